@@ -1,0 +1,34 @@
+"""`kernel`: how every numba function of the project is compiled and cached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numba
+
+Function = TypeVar("Function", bound=Callable)
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` on first use, keep the machine code on disk, release the GIL while it runs.
+
+    No `fastmath`: sums keep the order they are written in, so every machine gets the same bits, and
+    no process-wide floating-point mode is touched. Threads come from `fsl_basesel.parallel`, not
+    from numba's own pool, which neither survives a fork nor allows calls from several threads.
+
+    Where neither the package folder nor the user's cache folder can be written (a read-only disk),
+    numba refuses `cache=True`; the function is then compiled once per process instead.
+
+    Example:
+        >>> @kernel
+        ... def double(x):
+        ...     return 2 * x
+        >>> double(21)
+        42
+    """
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # "cannot cache function: no locator available"
+        return numba.njit(**options)(function)

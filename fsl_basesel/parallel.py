@@ -1,0 +1,55 @@
+"""Threads over fixed blocks of work, for numba kernels that release the GIL.
+
+The blocks depend on the problem alone, never on the number of threads, and results come back in
+block order, so a sum over blocks has the same bits on one core and on sixty-four.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+# One pool a process: a forked child (DataLoader worker, DDP rank) must not use its parent's threads.
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def thread_count() -> int:
+    """How many threads to use: `NUMBA_NUM_THREADS` if set, else what torch was told to use.
+
+    A DataLoader worker has `torch.set_num_threads(1)`, so kernels there stay on one thread too.
+    """
+    asked = os.environ.get("NUMBA_NUM_THREADS", "")
+    return max(1, int(asked)) if asked.isdigit() else max(1, torch.get_num_threads())
+
+
+def blocks(length: int, size: int) -> Iterator[tuple[int, int]]:
+    """Cut `range(length)` into `(start, stop)` pieces of at most `size`.
+
+    Example:
+        >>> list(blocks(10, 4))
+        [(0, 4), (4, 8), (8, 10)]
+    """
+    return ((start, min(start + size, length)) for start in range(0, length, size))
+
+
+def map_blocks(work: Callable[[int, int], Result], length: int, size: int) -> list[Result]:
+    """Call `work(start, stop)` for every block, side by side, results in block order.
+
+    Example:
+        >>> map_blocks(lambda start, stop: stop - start, length=10, size=4)
+        [4, 4, 2]
+    """
+    pieces = list(blocks(length, size))
+    threads = min(thread_count(), len(pieces))
+    if threads <= 1:
+        return [work(start, stop) for start, stop in pieces]
+    key = (os.getpid(), threads)
+    if key not in _pools:
+        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="fsl-basesel")
+    return list(_pools[key].map(lambda piece: work(*piece), pieces))
