@@ -1,0 +1,65 @@
+# make demo   a selection on embedded data, with the table of algorithms
+# make test   lint, format check, type check, tests and doctests
+#
+# Both make $(VENV) and install everything into it on first use; later calls install nothing until
+# pyproject.toml or constraints.txt changes. Settings, for example `make test PYTHON=python3.12`:
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+# LEARN2LEARN=no leaves learn2learn out, for a machine without a C compiler.
+LEARN2LEARN ?= yes
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+INSTALLED := $(VENV)/.installed
+ifneq ($(LEARN2LEARN),no)
+INSTALLED += $(VENV)/.installed-learn2learn
+endif
+
+.PHONY: demo test lint format types pytest install clean
+.DELETE_ON_ERROR:
+
+demo: install
+	$(BIN)/fsl-basesel demo
+
+test: lint types pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+# One file of tests stays on one worker, so that a numba kernel is compiled once, not once a worker.
+pytest: install
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+install: $(INSTALLED)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(not (3, 10) <= v <= (3, 13) and \
+	"Expected $(PYTHON) to be Python 3.10 to 3.13 but got %d.%d; name another one, as in: make test PYTHON=python3.12" % v)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --disable-pip-version-check -c constraints.txt -e '.[dev,learn2learn]'
+	@touch $@
+
+# learn2learn ships C that no longer compiles on Python >= 3.11; `build_ext` makes it anew from the
+# Cython source. --no-deps, because it asks for packages it never imports (docs/dependencies.md).
+$(VENV)/.installed-learn2learn: constraints.txt $(VENV)/.installed
+	@$(PIP) install --disable-pip-version-check -c constraints.txt --no-deps --use-pep517 \
+	--config-settings=--build-option=build_ext learn2learn \
+	|| { echo; echo "learn2learn did not install (the reason is above). It is compiled on this machine and needs"; \
+	echo "a C compiler and the Python headers: on Debian or Ubuntu, apt install gcc python3-dev."; \
+	echo "Everything else works without it: make demo LEARN2LEARN=no"; exit 1; } >&2
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find fsl_basesel lightning_modules tests -name __pycache__ -type d -prune -exec rm -rf {} +
