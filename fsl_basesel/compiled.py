@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba
 
@@ -11,7 +11,7 @@ Function = TypeVar("Function", bound=Callable)
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function` on first use, keep the machine code on disk, release the GIL while it runs.
+    """Compile `function` on first use, keep the machine code on disk, run it without the GIL.
 
     No `fastmath`: sums keep the order they are written in, so every machine gets the same bits, and
     no process-wide floating-point mode is touched. Threads come from `fsl_basesel.parallel`, not
@@ -27,7 +27,7 @@ def kernel(function: Function) -> Function:
         >>> double(21)
         42
     """
-    options = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # "cannot cache function: no locator available"

@@ -15,7 +15,7 @@ import torch
 
 Result = TypeVar("Result")
 
-# One pool a process: a forked child (DataLoader worker, DDP rank) must not use its parent's threads.
+# One pool a process: a forked child (DataLoader worker, DDP rank) cannot use its parent's threads
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 

@@ -1,0 +1,119 @@
+"""Checks of what users pass in: the argument, what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.features import ArrayLike
+
+
+def index(entry: Any) -> int:
+    """`entry` as an int, if it is an integer of some kind and not a truth value."""
+    if isinstance(entry, bool):
+        raise TypeError("a truth value is no column number")
+    return operator.index(entry)
+
+
+def distinct_columns(indices: Iterable[int], name: str, count: int) -> tuple[int, ...]:
+    """`indices` as plain ints, checked to be columns and different from each other."""
+    expected = f"Expected `{name}` to be column numbers from 0 to {count - 1}"
+    if isinstance(indices, torch.Tensor | np.ndarray):
+        indices = indices.tolist()
+    try:
+        columns = tuple(index(entry) for entry in indices)
+    except TypeError:
+        raise InputError(f"{expected} but got {indices!r}.") from None
+    for column in columns:
+        if not 0 <= column < count:
+            raise InputError(f"{expected} but got {column}.")
+    if len(set(columns)) < len(columns):
+        raise InputError(
+            f"{expected}, each at most once, but {_first_repeated(columns)} came more than once."
+        )
+    return columns
+
+
+def integer(value: Any, name: str, low: int, high: int | None, limit: str) -> int:
+    """`value` as an int between `low` and `high`; `limit` says in words what `high` is."""
+    try:
+        number = index(value)
+    except TypeError:
+        raise InputError(f"Expected `{name}` to be an integer but got {value!r}.") from None
+    if number < low or (high is not None and number > high):
+        upper = f" and at most {limit}" if high is not None else ""
+        raise InputError(f"Expected `{name}` to be at least {low}{upper} but got {number}.")
+    return number
+
+
+def non_negative(value: Any, name: str) -> float:
+    """`value` as a finite float of at least 0."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"Expected `{name}` to be a number but got {value!r}.") from None
+    if not (np.isfinite(number) and number >= 0):
+        raise InputError(f"Expected `{name}` to be finite and at least 0 but got {number}.")
+    return number
+
+
+def floor_below(value: Any, lowest: float) -> float:
+    """`value` as a float that is at most the smallest similarity."""
+    number = float(value)
+    if not (np.isfinite(number) and number <= lowest):
+        raise InputError(
+            f"Expected `floor` to be at most the smallest similarity ({lowest}), as a higher one "
+            f"breaks submodularity, but got {number}."
+        )
+    return number
+
+
+def cost_vector(cost: ArrayLike | None, count: int) -> np.ndarray | None:
+    """`cost` as `count` finite float64 numbers, or None."""
+    if cost is None:
+        return None
+    array = cost.detach().cpu().numpy() if isinstance(cost, torch.Tensor) else np.asarray(cost)
+    if array.shape != (count,) or array.dtype.kind not in "fiu":
+        raise InputError(
+            f"Expected `cost` to be {count} numbers, one for each candidate, but got "
+            f"{array.dtype} of shape {array.shape}."
+        )
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InputError(f"Expected `cost` to be finite but got {array[at]} for candidate {at}.")
+    array.flags.writeable = False
+    return array
+
+
+def class_names(
+    names: Sequence[str] | None, count: int, argument: str, what: str
+) -> tuple[str, ...]:
+    """`names` checked to be `count` different ones; numbers where there are none."""
+    if names is None:
+        return tuple(str(number) for number in range(count))
+    listed = tuple(str(name) for name in names)
+    if len(listed) != count:
+        raise InputError(
+            f"Expected `{argument}` to name every {what} ({count}) but got {len(listed)} names."
+        )
+    if len(set(listed)) < count:
+        raise InputError(
+            f"Expected `{argument}` to be unique but {_first_repeated(listed)!r} came more than "
+            "once; merge those classes or rename one."
+        )
+    return listed
+
+
+def _first_repeated(entries: Sequence[Any]) -> Any:
+    seen = set()
+    for entry in entries:
+        if entry in seen:
+            return entry
+        seen.add(entry)
+    return None

@@ -1,0 +1,155 @@
+"""From features to class centroids, and from centroids to similarities, a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.parallel import blocks
+
+ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | Sequence"
+SimilarityFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], ArrayLike]
+
+# Candidates whose similarities are computed at once: 2048 x 1000 novel classes is 16 MB of float64.
+BLOCK = 2048
+
+
+def as_matrix(values: ArrayLike, name: str, rows: str, columns: str) -> np.ndarray:
+    """`values` as a two-dimensional float32 or float64 array on the CPU.
+
+    Half precision becomes float32 and integers float64; both conversions are exact.
+
+    Raises:
+        InputError: If `values` is not a non-empty real matrix of finite numbers.
+    """
+    if isinstance(values, torch.Tensor):
+        tensor = values.detach().cpu()
+        array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    else:
+        array = np.asarray(values)
+    expected = f"Expected `{name}` to be a matrix of numbers ({rows} x {columns})"
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{expected} but got dtype {array.dtype}; convert it to floats first.")
+    if array.ndim != 2 or 0 in array.shape:
+        raise InputError(
+            f"{expected} with at least one row and one column but got shape {array.shape}."
+        )
+    if array.dtype.kind != "f" or array.dtype.itemsize > 4:
+        array = array.astype(np.float64, copy=False)
+    else:
+        array = array.astype(np.float32, copy=False)
+    for start, stop in blocks(len(array), BLOCK):
+        finite = np.isfinite(array[start:stop])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise InputError(
+                f"Expected `{name}` to hold finite numbers only but got "
+                f"{array[start + row, column]} at [{start + row}, {column}]; drop or repair that "
+                "class first."
+            )
+    return array
+
+
+def class_centroids(
+    features: ArrayLike, labels: Sequence[int] | np.ndarray, n_classes: int | None = None
+) -> np.ndarray:
+    """Mean feature of every class.
+
+    Args:
+        features: `[n, d]`, one row an image.
+        labels: `[n]`, class of each image, 0 to `n_classes - 1`.
+        n_classes: How many classes there are; by default the largest label plus one.
+
+    Returns:
+        `[n_classes, d]` float64 (sums are taken in float64 whatever the features' type).
+
+    Example:
+        >>> class_centroids([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1])
+        array([[2., 0.],
+               [0., 5.]])
+    """
+    matrix = as_matrix(features, "features", "images", "dimensions")
+    classes = np.asarray(labels)
+    if classes.shape != (len(matrix),) or classes.dtype.kind not in "iu":
+        raise InputError(
+            f"Expected `labels` to be {len(matrix)} integers, one for each row of `features`, "
+            f"but got {classes.dtype} of shape {classes.shape}."
+        )
+    count = int(classes.max()) + 1 if n_classes is None else n_classes
+    if classes.min() < 0 or classes.max() >= count:
+        raise InputError(
+            f"Expected `labels` between 0 and {count - 1} but got values from {classes.min()} to "
+            f"{classes.max()}."
+        )
+    images = np.bincount(classes, minlength=count)
+    if not images.all():
+        empty = int(np.flatnonzero(images == 0)[0])
+        raise InputError(
+            f"Expected at least one image of every class but class {empty} has none; "
+            "leave empty classes out before numbering."
+        )
+    order = np.argsort(classes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(images)[:-1]])
+    centroids = np.empty((count, matrix.shape[1]))
+    for label, (start, number) in enumerate(zip(starts, images, strict=True)):
+        centroids[label] = matrix[order[start : start + number]].mean(axis=0, dtype=np.float64)
+    return centroids
+
+
+def unit_rows(
+    centroids: np.ndarray, name: str, names: Sequence[str], offset: int = 0
+) -> np.ndarray:
+    """Rows scaled to length one, in float64; a zero row has no direction and is refused."""
+    rows = centroids.astype(np.float64)
+    # Scale by the largest entry first, so that neither huge nor tiny features over- or underflow.
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    if not largest.all():
+        at = int(np.flatnonzero(largest[:, 0] == 0)[0])
+        raise InputError(
+            f"Expected every row of `{name}` to have a length above zero, as cosine similarity "
+            f"needs a direction, but row {offset + at} (class {names[at]!r}) is all zeros; "
+            "drop that class or check its features."
+        )
+    rows /= largest
+    rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return rows
+
+
+def similarity_columns(
+    candidates: np.ndarray,
+    novel: np.ndarray,
+    names: Sequence[str],
+    novel_names: Sequence[str],
+    similarity: SimilarityFunction | None = None,
+) -> np.ndarray:
+    """Similarities `[|B|, |N|]` of every candidate to every novel class, cosine by default.
+
+    Only the result and one block of candidates are in memory beside the centroids. Blocks are
+    computed in float64 and rounded once, so that machines with different vector units agree.
+    """
+    dtype = np.result_type(candidates, novel)
+    columns = np.empty((len(candidates), len(novel)), dtype)
+    target = novel if similarity else unit_rows(novel, "novel", novel_names)
+    for start, stop in blocks(len(candidates), BLOCK):
+        block = candidates[start:stop]
+        if similarity is None:
+            unit = unit_rows(block, "candidates", names[start:stop], start)
+            columns[start:stop] = np.clip(unit @ target.T, -1.0, 1.0)
+        else:
+            columns[start:stop] = _checked(similarity(block, target), block, target)
+    return columns
+
+
+def _checked(result: ArrayLike, block: np.ndarray, novel: np.ndarray) -> np.ndarray:
+    values = as_matrix(result, "similarity(candidates, novel)", "candidates", "novel classes")
+    if values.shape != (len(block), len(novel)):
+        raise InputError(
+            f"Expected `similarity` to return one row for each of the {len(block)} candidates and "
+            f"one column for each of the {len(novel)} novel classes it was given but got shape "
+            f"{values.shape}."
+        )
+    return values

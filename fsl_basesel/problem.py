@@ -1,0 +1,403 @@
+"""`SelectionProblem`: which m candidate classes maximise the paper's objective (Eq. 3)?"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from fsl_basesel import checks, topk
+from fsl_basesel.errors import InputError
+from fsl_basesel.features import ArrayLike, SimilarityFunction, as_matrix, similarity_columns
+from fsl_basesel.multilinear import SortedRows, choose_backend, value_and_gradient
+from fsl_basesel.parallel import map_blocks
+
+# Columns a thread takes at a time; fixed, so results do not depend on the number of threads.
+COLUMN_BLOCK = 1024
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class SelectionProblem:
+    """Choose `m` of the candidate classes for a set of novel classes; validated once, immutable.
+
+    The objective, with `f` the similarities, `B_s` the classes already selected and `U` the choice:
+
+        h(U) = mean_n (1/k) top_k_sum(f[n, B_s + U])
+               - lam / (|B_s| + m) * mean_n sum_{u in B_s + U} f[n, u]  -  mu * sum_{u in U} cost[u]
+
+    Where fewer than `k` classes are in, missing entries count as `floor = min(0, min f)`: zero for
+    the non-negative similarities of the paper, and low enough to keep `h` submodular for signed
+    ones (correction 3 in docs/paper.md). Arithmetic is float64 whatever the storage type.
+
+    Args:
+        similarity: `|N| x |B|`, rows novel classes, columns candidates. One candidate-major copy is
+            kept; a read-only array that is already candidate-major is taken as it is.
+        m: How many classes to add, 0 to `|B_u|`.
+        k: How many of its nearest base classes count for a novel class (K in the paper).
+        lam: Weight of the diversity term (lambda in the paper), >= 0.
+        selected: Columns already in the base set (B_s).
+        cost: `[|B|]`, difficulty of obtaining each class (appendix 2.5), weighted by `mu`.
+        mu: Weight of `cost`, >= 0.
+        names: Candidate names, unique; by default their column numbers.
+        novel_names: Novel class names, unique; by default their row numbers.
+        floor: What a missing entry counts; at most `min f`.
+
+    Example:
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=2, k=1)
+        >>> problem.value([0, 1])
+        0.8500000000000001
+        >>> problem.gains([2])
+        tensor([0.2000, 0.1000,   -inf], dtype=torch.float64)
+    """
+
+    columns: np.ndarray
+    m: int
+    k: int
+    lam: float
+    selected: tuple[int, ...]
+    cost: np.ndarray | None
+    mu: float
+    names: tuple[str, ...]
+    novel_names: tuple[str, ...]
+    floor: float
+    centroids: tuple[np.ndarray, np.ndarray] | None
+
+    def __init__(
+        self,
+        similarity: ArrayLike,
+        m: int = 100,
+        k: int = 3,
+        lam: float = 0.0,
+        selected: Iterable[int] = (),
+        cost: ArrayLike | None = None,
+        mu: float = 0.0,
+        *,
+        names: Sequence[str] | None = None,
+        novel_names: Sequence[str] | None = None,
+        floor: float | None = None,
+    ) -> None:
+        matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
+        columns = matrix.T
+        if matrix.flags.writeable or not columns.flags.c_contiguous:
+            columns = np.array(columns, order="C")
+        columns.flags.writeable = False
+        base, novel = columns.shape
+        self._store(
+            columns=columns,
+            names=checks.class_names(names, base, "names", "candidate"),
+            novel_names=checks.class_names(novel_names, novel, "novel_names", "novel class"),
+            centroids=None,
+        )
+        self._store_settings(m, k, lam, selected, cost, mu, floor)
+
+    @classmethod
+    def from_centroids(
+        cls,
+        candidates: ArrayLike,
+        novel: ArrayLike | None = None,
+        m: int = 100,
+        k: int = 3,
+        lam: float = 0.0,
+        selected: Iterable[int] = (),
+        cost: ArrayLike | None = None,
+        mu: float = 0.0,
+        *,
+        names: Sequence[str] | None = None,
+        novel_names: Sequence[str] | None = None,
+        floor: float | None = None,
+        similarity: SimilarityFunction | None = None,
+    ) -> SelectionProblem:
+        """The problem of class centroids.
+
+        Args:
+            candidates: `|B| x d` class centroids.
+            novel: `|N| x d` class centroids; None is General Selection, where the candidates
+                themselves stand for the classes to come.
+            similarity: Function of (candidates block `[b, d]`, novel `[|N|, d]`) to `[b, |N|]`;
+                cosine by default.
+            m: As for the class, like the remaining arguments.
+            k: As for the class.
+            lam: As for the class.
+            selected: As for the class.
+            cost: As for the class.
+            mu: As for the class.
+            names: As for the class.
+            novel_names: As for the class; in General Selection the candidates' names.
+            floor: As for the class.
+
+        Example:
+            >>> import numpy as np
+            >>> problem = SelectionProblem.from_centroids(np.eye(4), np.eye(4)[:2], m=2, k=1)
+            >>> problem.value([0, 1]), problem.value([2, 3])
+            (1.0, 0.0)
+        """
+        base = as_matrix(candidates, "candidates", "classes", "dimensions")
+        general = novel is None
+        target = base if novel is None else as_matrix(novel, "novel", "classes", "dimensions")
+        if base.shape[1] != target.shape[1]:
+            raise InputError(
+                "Expected `candidates` and `novel` to have the same number of dimensions but got "
+                f"{base.shape[1]} and {target.shape[1]}; take both from one backbone."
+            )
+        base_names = checks.class_names(names, len(base), "names", "candidate")
+        if general and novel_names is None:
+            novel_names = base_names
+        target_names = checks.class_names(novel_names, len(target), "novel_names", "novel class")
+        columns = similarity_columns(base, target, base_names, target_names, similarity)
+        columns.flags.writeable = False
+        problem = cls.__new__(cls)
+        problem._store(
+            columns=columns,
+            names=base_names,
+            novel_names=target_names,
+            centroids=(base, target),
+        )
+        problem._store_settings(m, k, lam, selected, cost, mu, floor)
+        return problem
+
+    def replace(self, **settings: Any) -> SelectionProblem:
+        """The same matrix with other settings (`m`, `k`, `lam`, `selected`, `cost`, `mu`, `floor`).
+
+        Nothing is copied, so a grid of settings costs one matrix.
+
+        Example:
+            >>> problem = SelectionProblem([[0.9, 0.1, 0.5]], m=2, k=1)
+            >>> problem.replace(m=1).m
+            1
+        """
+        known = ("m", "k", "lam", "selected", "cost", "mu", "floor")
+        unknown = set(settings) - set(known)
+        if unknown:
+            raise InputError(f"Expected settings among {known} but got {sorted(unknown)}.")
+        problem = SelectionProblem.__new__(SelectionProblem)
+        problem._store(
+            columns=self.columns,
+            names=self.names,
+            novel_names=self.novel_names,
+            centroids=self.centroids,
+        )
+        for shared in ("row_means", "sorted_rows"):  # functions of the matrix alone
+            if shared in self.__dict__ and "floor" not in settings:
+                problem.__dict__[shared] = self.__dict__[shared]
+        problem._store_settings(**({name: getattr(self, name) for name in known} | settings))
+        return problem
+
+    def _store(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _store_settings(
+        self,
+        m: int,
+        k: int,
+        lam: float,
+        selected: Iterable[int],
+        cost: ArrayLike | None,
+        mu: float,
+        floor: float | None,
+    ) -> None:
+        chosen = checks.distinct_columns(selected, "selected", self.n_candidates)
+        free = self.n_candidates - len(chosen)
+        lowest = float(self.columns.min())
+        natural = min(0.0, lowest)
+        self._store(
+            m=checks.integer(m, "m", 0, free, f"{free}, the candidates not yet selected,"),
+            k=checks.integer(k, "k", 1, None, ""),
+            lam=checks.non_negative(lam, "lam"),
+            selected=chosen,
+            cost=checks.cost_vector(cost, self.n_candidates),
+            mu=checks.non_negative(mu, "mu"),
+            floor=natural if floor is None else checks.floor_below(floor, lowest),
+        )
+
+    @property
+    def n_candidates(self) -> int:
+        """|B|, the number of columns, those already selected included."""
+        return self.columns.shape[0]
+
+    @property
+    def n_novel(self) -> int:
+        """|N|, the number of rows."""
+        return self.columns.shape[1]
+
+    @property
+    def similarity(self) -> torch.Tensor:
+        """`|N| x |B|` view of the similarities. Do not write to it."""
+        return _shared_tensor(self.columns).T
+
+    @cached_property
+    def is_selected(self) -> np.ndarray:
+        """`[|B|]` bool: columns of B_s."""
+        mask = np.zeros(self.n_candidates, bool)
+        mask[list(self.selected)] = True
+        return mask
+
+    @cached_property
+    def unselected(self) -> np.ndarray:
+        """B_u, the columns to choose from, ascending."""
+        return np.flatnonzero(~self.is_selected)
+
+    @cached_property
+    def column_means(self) -> np.ndarray:
+        """`[|B|]` float64: mean similarity of each candidate to the novel classes."""
+        pieces = map_blocks(
+            lambda start, stop: self.columns[start:stop].mean(axis=1, dtype=np.float64),
+            self.n_candidates,
+            COLUMN_BLOCK,
+        )
+        return np.concatenate(pieces)
+
+    @cached_property
+    def modular(self) -> np.ndarray:
+        """`[|B|]` float64: what each class costs whatever else is in (lambda and mu terms)."""
+        # 1 / (|B_s| + m) as in Eq. 3, not 1 / m as in Eq. 6 (correction 5 in docs/paper.md).
+        weight = self.lam / max(1, len(self.selected) + self.m)
+        penalty = weight * self.column_means if weight else np.zeros(self.n_candidates)
+        if self.cost is not None and self.mu:
+            penalty = penalty + np.where(self.is_selected, 0.0, self.mu * self.cost)
+        return penalty
+
+    @cached_property
+    def sorted_rows(self) -> SortedRows:
+        """Every row in falling order, for the multilinear extension; sorted once a problem."""
+        return SortedRows.from_columns(self.columns, self.floor)
+
+    def value(self, indices: Iterable[int]) -> float:
+        """h(U) for the columns `indices`, Eq. 3 with the cost term."""
+        chosen = self._choice(indices)
+        return self.value_of(np.array(self.selected + chosen, np.int64))
+
+    def value_of(self, members: np.ndarray) -> float:
+        """h for base classes given as an array that includes B_s; nothing is checked."""
+        value, _ = topk.state_of(self.columns, members, self.k, self.floor)
+        return self.value_from(value, members)
+
+    def value_from(self, value: np.ndarray, members: np.ndarray) -> float:
+        """h from a top-k state of `members` (see `fsl_basesel.topk`), B_s included."""
+        top = self.mean_over_rows(value[:, : self.k].sum(axis=1)) / self.k
+        return float(top - np.sort(self.modular[members]).sum())
+
+    def mean_over_rows(self, per_row: np.ndarray) -> float:
+        """Mean over all novel classes of a number each."""
+        return float(per_row.sum()) / self.n_novel
+
+    def dot_over_rows(self, left: np.ndarray, right: np.ndarray) -> float:
+        """Inner product of two vectors with an entry for each novel class."""
+        return float(left @ right)
+
+    def gains(self, indices: Iterable[int]) -> torch.Tensor:
+        """h(u | U) for every column u, float64 `[|B|]`; -inf for columns that are already in."""
+        members = np.array(self.selected + self._choice(indices), np.int64)
+        value, _ = topk.state_of(self.columns, members, self.k, self.floor)
+        gains = self.gains_over(value[:, -1])
+        gains[members] = -np.inf
+        return torch.from_numpy(gains)
+
+    def gains_over(self, kth: np.ndarray, which: np.ndarray | None = None) -> np.ndarray:
+        """Gain of each column (or of those in `which`) given the rows' current k-th values."""
+        columns = np.arange(self.n_candidates) if which is None else which
+        gains = np.empty(len(columns))
+        threshold = np.ascontiguousarray(kth)
+
+        def work(start: int, stop: int) -> None:
+            topk.excess_all(self.columns, columns[start:stop], threshold, gains[start:stop])
+
+        map_blocks(work, len(columns), COLUMN_BLOCK)
+        return gains / (self.n_novel * self.k) - self.modular[columns]
+
+    def similarity_ratio(self, indices: Iterable[int]) -> torch.Tensor:
+        """Similarity Ratio (Eq. 1) of every novel class with the base set B_s + U, `[|N|]`.
+
+        Mean similarity to the top-k base classes over the mean to all of them; with fewer than k
+        base classes the top-k are those there are, and with none the ratio is NaN.
+        """
+        members = np.array(self.selected + self._choice(indices), np.int64)
+        if not len(members):
+            return torch.full((self.n_novel,), torch.nan, dtype=torch.float64)
+        depth = min(self.k, len(members))
+        value, _ = topk.state_of(self.columns, members, depth, self.floor)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = value.mean(axis=1) / self.columns[members].mean(axis=0, dtype=np.float64)
+        return torch.from_numpy(ratio)
+
+    def multilinear(self, x: ArrayLike, backend: str = "auto") -> float | torch.Tensor:
+        """F(x) (Eq. 4): expectation of h when column u is in with probability `x[u]`.
+
+        Args:
+            x: `[|B|]`, or a batch `[S, |B|]`; entries of B_s count as 1.
+            backend: See `fsl_basesel.multilinear`.
+
+        Returns:
+            A float, or a tensor `[S]` for a batch.
+        """
+        points, batched = self._points(x)
+        top, _ = value_and_gradient(self.sorted_rows, points, self.k, backend=backend)
+        values = top - points @ torch.from_numpy(self.modular).to(points)
+        return values if batched else float(values[0])
+
+    def gradient(self, x: ArrayLike, backend: str = "auto") -> torch.Tensor:
+        """dF/dx (Eq. 5, 6), exact, for every column in one forward-backward pass.
+
+        Args:
+            x: `[|B|]`, or a batch `[S, |B|]`; entries of B_s count as 1.
+            backend: See `fsl_basesel.multilinear`.
+
+        Returns:
+            The shape of `x`; 0 for B_s, whose classes are no variables of F.
+        """
+        points, batched = self._points(x)
+        _, gradient = value_and_gradient(self.sorted_rows, points, self.k, backend=backend)
+        gradient = gradient - torch.from_numpy(self.modular).to(gradient)
+        gradient[:, list(self.selected)] = 0.0
+        return gradient if batched else gradient[0]
+
+    def gradient_backend(self, x: ArrayLike) -> str:
+        """The backend `gradient(x)` would use."""
+        points, _ = self._points(x)
+        return choose_backend(self.sorted_rows, points, self.k)
+
+    def _points(self, x: ArrayLike) -> tuple[torch.Tensor, bool]:
+        tensor = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
+        if not tensor.is_floating_point():
+            tensor = tensor.double()
+        if tensor.ndim not in (1, 2) or tensor.shape[-1] != self.n_candidates:
+            raise InputError(
+                f"Expected `x` of shape [{self.n_candidates}] or [S, {self.n_candidates}], one "
+                f"probability for each candidate, but got {list(tensor.shape)}."
+            )
+        points = tensor.detach().reshape(-1, self.n_candidates).clone()
+        if not bool(((points >= 0) & (points <= 1)).all()):
+            raise InputError(
+                "Expected `x` to hold probabilities between 0 and 1 but got values from "
+                f"{float(points.min())} to {float(points.max())}."
+            )
+        points[:, list(self.selected)] = 1.0
+        return points, tensor.ndim == 2
+
+    def _choice(self, indices: Iterable[int]) -> tuple[int, ...]:
+        chosen = checks.distinct_columns(indices, "indices", self.n_candidates)
+        both = set(chosen) & set(self.selected)
+        if both:
+            raise InputError(
+                f"Expected `indices` outside the classes already selected but got {min(both)} "
+                f"({self.names[min(both)]!r}); B_s counts as in without being named."
+            )
+        return chosen
+
+    def __repr__(self) -> str:
+        return (
+            f"SelectionProblem({self.n_novel} novel x {self.n_candidates} candidates, m={self.m}, "
+            f"k={self.k}, lam={self.lam:g}, selected={len(self.selected)}, mu={self.mu:g})"
+        )
+
+
+def _shared_tensor(array: np.ndarray) -> torch.Tensor:
+    """A tensor on the memory of a read-only array, without torch's warning about it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)

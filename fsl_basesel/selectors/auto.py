@@ -1,0 +1,35 @@
+"""`auto`: greedy, then swaps, then the dual; the best set found, always with its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors.base import Choice, Selector
+from fsl_basesel.selectors.dual import solve_dual
+from fsl_basesel.selectors.greedy_target import lazy_greedy
+from fsl_basesel.selectors.swap import improve_by_swaps
+
+
+@dataclass(frozen=True)
+class Auto(Selector):
+    """What to use when in doubt: never below greedy, and proven near-optimal for the instance.
+
+    Attributes:
+        gap: Relative gap at which the dual stops.
+        max_steps: Most steps of the dual; None is `step_budget` of the problem.
+    """
+
+    name: ClassVar[str] = "auto"
+    guarantee: ClassVar[str] = "at least greedy's value; certified per instance by its upper bound"
+
+    gap: float = 1e-6
+    max_steps: int | None = None
+
+    def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
+        start = improve_by_swaps(problem, lazy_greedy(problem))
+        result = solve_dual(problem, np.array(start, np.int64), self.gap, self.max_steps)
+        return Choice(result.indices, result.upper_bound)

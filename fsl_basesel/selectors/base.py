@@ -1,0 +1,114 @@
+"""`Selector`: what every algorithm is, promises and returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selection import Selection
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What an algorithm found: the set, and what it learnt on the way.
+
+    Attributes:
+        indices: Exactly m columns of B_u in the order they were chosen.
+        upper_bound: A proven upper bound on the optimum, where the algorithm has one.
+        backend: The gradient backend, where gradients were needed.
+    """
+
+    indices: list[int]
+    upper_bound: float | None = None
+    backend: str | None = None
+
+
+@dataclass(frozen=True)
+class Selector(ABC):
+    """An algorithm: its hyper-parameters as fields, its contract as class attributes.
+
+    Attributes:
+        name: What `fb.select(problem, method=name)` calls it.
+        randomized: Whether the generator matters.
+        guarantee: What is proven about the value it reaches, in one line.
+    """
+
+    name: ClassVar[str]
+    randomized: ClassVar[bool] = False
+    guarantee: ClassVar[str]
+
+    @abstractmethod
+    def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
+        """Choose exactly `problem.m` columns; ties go to the lowest index."""
+
+    def select(
+        self, problem: SelectionProblem, generator: np.random.Generator | int | None = None
+    ) -> Selection:
+        """Choose, time it, and say why each class was chosen.
+
+        Args:
+            problem: What to choose from.
+            generator: A seed or a numpy generator; None is seed 0.
+        """
+        seed = 0 if generator is None else generator
+        if isinstance(seed, np.random.Generator):
+            rng, number = seed, None
+        else:
+            rng, number = seeded(seed), int(seed)
+        start = time.perf_counter()
+        choice = self.choose(problem, rng)
+        seconds = time.perf_counter() - start
+        return Selection.of(
+            problem,
+            choice.indices,
+            method=self.name,
+            settings=self.settings(),
+            seed=number,
+            seconds=seconds,
+            upper_bound=choice.upper_bound,
+            backend=choice.backend,
+        )
+
+    def settings(self) -> dict[str, object]:
+        """The hyper-parameters as plain types, nested selectors by name."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {
+            name: value.name if isinstance(value, Selector) else value
+            for name, value in values.items()
+        }
+
+
+def seeded(seed: int) -> np.random.Generator:
+    """The generator of a seed: PCG64, whose stream is the same on every machine."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"Expected `seed` to be an integer of at least 0 but got {seed!r}.")
+    return np.random.Generator(np.random.PCG64(int(seed)))
+
+
+def one_of(value: str, allowed: tuple[str, ...], name: str) -> str:
+    """`value` if it is among `allowed`, else an error that lists them."""
+    if value not in allowed:
+        raise InputError(f"Expected `{name}` to be one of {', '.join(allowed)} but got {value!r}.")
+    return value
+
+
+def largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Ascending positions of the `count` largest values, ties at the edge by lowest position.
+
+    Example:
+        >>> largest(np.array([1.0, 3.0, 2.0, 2.0]), 2)
+        array([1, 2])
+    """
+    if count == 0:
+        return np.empty(0, np.int64)
+    edge = np.partition(values, len(values) - count)[len(values) - count]
+    above = np.flatnonzero(values > edge)
+    level = np.flatnonzero(values == edge)[: count - len(above)]
+    return np.sort(np.concatenate([above, level]))

@@ -1,0 +1,244 @@
+"""The Lagrangian dual: a proof of how good a selection can be, and better selections on the way.
+
+For any threshold t_n >= floor, one per novel class, and any U of size m,
+
+    h(U) <= mean_n t_n + (sum over B_s and the m largest over B_u) of rho_u(t),
+    rho_u(t) = 1/(|N| k) * sum_n max(f[n, u] - t_n, 0) - w_u,
+
+because a top-k mean is at most t + (1/k) * sum of what exceeds t. The right side, D(t), is convex;
+its minimum is the bound of the linear relaxation. `docs/paper.md` has the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fsl_basesel import topk
+from fsl_basesel.errors import InputError
+from fsl_basesel.parallel import map_blocks
+from fsl_basesel.problem import COLUMN_BLOCK, SelectionProblem
+from fsl_basesel.selectors.base import Choice, Selector, largest
+from fsl_basesel.selectors.greedy_target import greedy_order, lazy_greedy
+from fsl_basesel.selectors.swap import improve_by_swaps
+
+# Scalings of the starting thresholds that are tried; the best one saves dozens of steps.
+START_SCALES = (0.94, 0.96, 0.98, 1.0, 1.02)
+# Steps without progress before the step length is halved and the best thresholds are restored.
+PATIENCE = 15
+# A bound is compared with a value only up to what float64 sums can tell apart.
+ROUNDING = 1e-12
+
+Progress = Callable[[int, float, float], None]
+
+
+@dataclass(frozen=True)
+class LagrangianDual(Selector):
+    """Minimise the dual by deflected subgradient steps, recover selections, fix variables.
+
+    Starts from greedy, or from a set given to `solve`. Every top-m set met on the way is itself a
+    selection; the best one, improved by swaps, is returned with the bound. Columns that provably
+    are in no better selection (or in every one) are fixed, which shrinks the work and tightens the
+    bound. Stops at the requested gap.
+
+    Attributes:
+        gap: Relative gap at which to stop; 0 asks for a proof of optimality.
+        max_steps: Steps before giving up on the gap; None is `step_budget` of the problem.
+    """
+
+    name: ClassVar[str] = "dual"
+    guarantee: ClassVar[str] = "at least greedy's value; certified per instance by its upper bound"
+
+    gap: float = 1e-6
+    max_steps: int | None = None
+
+    def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
+        result = solve_dual(problem, lazy_greedy(problem), self.gap, self.max_steps)
+        return Choice(result.indices, result.upper_bound)
+
+
+@dataclass(frozen=True)
+class DualResult:
+    """The best selection met, its value, and the proven bound on every selection's value."""
+
+    indices: list[int]
+    value: float
+    upper_bound: float
+    steps: int
+
+
+def solve_dual(
+    problem: SelectionProblem,
+    start: np.ndarray,
+    gap: float = 1e-6,
+    max_steps: int | None = None,
+    progress: Progress | None = None,
+) -> DualResult:
+    """Bound the optimum and look for better selections, beginning at the set `start`.
+
+    Args:
+        problem: What to select from.
+        start: A good selection of exactly m columns; the better, the faster.
+        gap: Relative gap at which to stop.
+        max_steps: Most subgradient steps; None is `step_budget(problem)`.
+        progress: Called with (step, best value, bound) now and then.
+    """
+    if not gap >= 0:
+        raise InputError(f"Expected `gap` to be at least 0 but got {gap}.")
+    search = _Search(problem, np.asarray(start, np.int64))
+    for step in range(step_budget(problem) if max_steps is None else max_steps):
+        if search.closed(gap) or not search.advance():
+            break
+        if progress is not None and step % 10 == 0:
+            progress(step, search.best_value, search.upper_bound)
+    search.polish()
+    return DualResult(
+        indices=greedy_order(problem, search.best_set),
+        value=search.best_value,
+        upper_bound=search.upper_bound,
+        steps=search.steps,
+    )
+
+
+def step_budget(problem: SelectionProblem) -> int:
+    """Steps worth taking: as many as touch some 4e9 matrix entries, from 100 to 600.
+
+    A count, not a time limit: the same problem gets the same answer on every machine.
+    """
+    return int(np.clip(4e9 / (problem.n_candidates * problem.n_novel), 100, 600))
+
+
+class _Search:
+    """State of the minimisation: thresholds, direction, fixed columns, best set and bound."""
+
+    def __init__(self, problem: SelectionProblem, start: np.ndarray) -> None:
+        self.problem = problem
+        self.inside = np.array(problem.selected, np.int64)  # B_s and columns fixed in
+        self.free = problem.unselected
+        self.best_set = start
+        members = np.concatenate([self.inside, start])
+        value, _ = topk.state_of(problem.columns, members, problem.k, problem.floor)
+        self.best_value = problem.value_from(value, members)
+        self.bound = np.inf
+        self.steps = 0
+        self.step_length = 1.0
+        self.idle = 0
+        self.fixed_at = np.inf
+        self.thresholds = self._start(value[:, -1])
+        self.best_thresholds = self.thresholds
+        self.direction = np.zeros_like(self.thresholds)
+
+    @property
+    def upper_bound(self) -> float:
+        """The optimum is the best value met or lies below the bound of what is left."""
+        return max(self.best_value, self.bound)
+
+    def closed(self, gap: float) -> bool:
+        allowed = max(gap, ROUNDING) * abs(self.bound)
+        return self.bound < np.inf and self.bound - self.best_value <= allowed
+
+    def advance(self) -> bool:
+        """One evaluation and one step; False when nothing more can be gained."""
+        self.steps += 1
+        bound, reduced, top = self._evaluate(self.thresholds)
+        if bound < self.bound - ROUNDING * abs(bound):
+            self.bound, self.best_thresholds, self.idle = bound, self.thresholds, 0
+        else:
+            self.idle += 1
+        chosen = self.free[top]
+        if self.idle == 0 or self.steps % 5 == 0:
+            self._recover(chosen)
+        if self._fix(bound, reduced, top):
+            return True
+        if self.idle >= PATIENCE:
+            self.step_length /= 2
+            self.idle = 0
+            self.thresholds = self.best_thresholds
+            self.direction = np.zeros_like(self.direction)
+            return self.step_length > 1e-4
+        return self._step(bound, chosen)
+
+    def polish(self) -> None:
+        """A swap pass on the best set, which the dual does not look at class by class."""
+        better = np.array(improve_by_swaps(self.problem, self.best_set), np.int64)
+        self._recover_all(better)
+
+    def _start(self, kth: np.ndarray) -> np.ndarray:
+        floor = self.problem.floor
+        tries = [floor + scale * (kth - floor) for scale in START_SCALES]
+        return min(tries, key=lambda thresholds: self._evaluate(thresholds)[0])
+
+    def _count(self) -> int:
+        """How many of the free columns are still to be chosen."""
+        return self.problem.m - (len(self.inside) - len(self.problem.selected))
+
+    def _evaluate(self, thresholds: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """D(t), rho of the free columns, and the positions of the largest of them."""
+        problem = self.problem
+        reduced = problem.gains_over(thresholds, self.free)
+        top = largest(reduced, self._count())
+        bound = problem.mean_over_rows(thresholds) + float(reduced[top].sum())
+        if len(self.inside):
+            bound += float(problem.gains_over(thresholds, self.inside).sum())
+        return bound, reduced, top
+
+    def _step(self, bound: float, chosen: np.ndarray) -> bool:
+        problem = self.problem
+        above = count_above(problem, np.concatenate([self.inside, chosen]), self.thresholds)
+        subgradient = (problem.k - above) / (problem.n_novel * problem.k)
+        # Deflection (Camerini, Fratta, Maffioli 1975): turn away from the last direction where the
+        # two disagree, which stops the zigzag of plain subgradient steps.
+        length = problem.dot_over_rows(self.direction, self.direction)
+        against = problem.dot_over_rows(self.direction, subgradient)
+        weight = -1.5 * against / length if against < 0 else 0.0
+        self.direction = subgradient + weight * self.direction
+        length = problem.dot_over_rows(self.direction, self.direction)
+        if length == 0.0:
+            return False  # a zero subgradient: the dual is at its minimum
+        stride = self.step_length * (bound - self.best_value) / length
+        self.thresholds = np.maximum(problem.floor, self.thresholds - stride * self.direction)
+        return True
+
+    def _recover(self, chosen: np.ndarray) -> None:
+        fixed_in = self.inside[len(self.problem.selected) :]
+        self._recover_all(np.concatenate([fixed_in, chosen]))
+
+    def _recover_all(self, candidate_set: np.ndarray) -> None:
+        members = np.concatenate([np.array(self.problem.selected, np.int64), candidate_set])
+        value = self.problem.value_of(members)
+        if value > self.best_value:
+            self.best_value, self.best_set = value, candidate_set
+
+    def _fix(self, bound: float, reduced: np.ndarray, top: np.ndarray) -> bool:
+        """Fix columns that every better selection has, or none has; True if any was fixed.
+
+        Forcing column u in (or out) lowers D by the difference to the column it displaces. If that
+        falls below the best value met, no selection better than that one has u in (or out).
+        """
+        slack = bound - self.best_value + ROUNDING * abs(bound)
+        if slack > 0.9 * self.fixed_at or not 0 < len(top) < len(self.free):
+            return False
+        self.fixed_at = slack
+        in_top = np.zeros(len(self.free), bool)
+        in_top[top] = True
+        last_in, first_out = reduced[in_top].min(), reduced[~in_top].max()
+        must_leave = ~in_top & (last_in - reduced > slack)
+        must_stay = in_top & (reduced - first_out > slack)
+        if not (must_leave.any() or must_stay.any()):
+            return False
+        self.inside = np.concatenate([self.inside, self.free[must_stay]])
+        self.free = self.free[~(must_leave | must_stay)]
+        return True
+
+
+def count_above(problem: SelectionProblem, which: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """For every novel class, how many of the columns `which` exceed its threshold."""
+    counts = map_blocks(
+        lambda start, stop: topk.count_above(problem.columns, which[start:stop], thresholds),
+        len(which),
+        COLUMN_BLOCK,
+    )
+    return np.sum(counts, axis=0) if counts else np.zeros(len(thresholds), np.int64)

@@ -1,0 +1,75 @@
+"""Algorithm 3: add a random one of the m classes with the largest gains, m times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fsl_basesel import topk
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors.base import Choice, Selector, largest
+from fsl_basesel.selectors.greedy_target import greedy_order, update_gains
+
+
+@dataclass(frozen=True)
+class RandomGreedy(Selector):
+    """Algorithm 3, made for lam > 0 and few (or nearly all) classes.
+
+    If more than half of B_u is asked for, the complement is chosen instead (appendix 2.1): classes
+    are dropped from the full set, each time a random one of the |B_u| - m whose loss is smallest.
+    Exactly m are returned either way; a complement's set comes in greedy order.
+    """
+
+    name: ClassVar[str] = "random-greedy"
+    randomized: ClassVar[bool] = True
+    guarantee: ClassVar[str] = "E h(U) >= (1 - m/(e r))/e h(OPT) + C1 Q, r = |B_u| (Theorem 4)"
+
+    def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
+        if 2 * problem.m <= len(problem.unselected):
+            return Choice(_add(problem, generator))
+        kept = _drop(problem, generator)
+        return Choice(greedy_order(problem, kept))
+
+
+def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
+    members = np.array(problem.selected, np.int64)
+    value, index = topk.state_of(problem.columns, members, problem.k, problem.floor)
+    new = value[:, -1].copy()
+    gains = problem.gains_over(new)
+    gains[problem.is_selected] = -np.inf
+    moved = np.zeros(problem.n_candidates, bool)
+    rows = np.ascontiguousarray(problem.columns.T)
+    picks = []
+    for _ in range(problem.m):
+        pick = _random_of_largest(gains, problem.m, generator)
+        picks.append(pick)
+        gains[pick] = -np.inf
+        topk.insert(problem.columns, pick, value, index)
+        old, new = new, value[:, -1].copy()
+        update_gains(rows, problem.n_novel * problem.k, old, new, gains, moved)
+    return picks
+
+
+def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarray:
+    everything = np.concatenate([np.array(problem.selected, np.int64), problem.unselected])
+    value, index = topk.state_of(problem.columns, everything, problem.k + 1, problem.floor)
+    free = problem.unselected
+    lost = np.empty(problem.n_candidates)
+    count = len(free) - problem.m
+    present = np.ones(problem.n_candidates, bool)
+    for _ in range(count):
+        topk.losses(value, index, problem.k, lost)
+        gains = np.full(problem.n_candidates, -np.inf)
+        gains[free] = problem.modular[free] - lost[free] / (problem.n_novel * problem.k)
+        out = _random_of_largest(gains, count, generator)
+        present[out] = False
+        free = free[free != out]
+        topk.remove(problem.columns, out, np.flatnonzero(present), value, index, problem.floor)
+    return free
+
+
+def _random_of_largest(gains: np.ndarray, count: int, generator: np.random.Generator) -> int:
+    """A uniform draw from the `count` columns of largest gain, ties at the edge by lowest index."""
+    return int(generator.choice(largest(gains, count)))

@@ -1,0 +1,23 @@
+"""The Random baseline: m candidates drawn uniformly without replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors.base import Choice, Selector
+
+
+@dataclass(frozen=True)
+class RandomSelection(Selector):
+    """What happens without a selection method; also the first stage of a cold start."""
+
+    name: ClassVar[str] = "random"
+    randomized: ClassVar[bool] = True
+    guarantee: ClassVar[str] = "none"
+
+    def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
+        return Choice(generator.permutation(problem.unselected)[: problem.m].tolist())

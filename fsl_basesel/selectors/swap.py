@@ -1,0 +1,141 @@
+"""The swap pass: exchange one chosen class for one not chosen while that helps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fsl_basesel import topk
+from fsl_basesel.compiled import kernel
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors.base import Choice, Selector
+from fsl_basesel.selectors.greedy_target import GreedyOnTarget, greedy_order
+
+# An exchange must gain more than rounding could fake, relative to the size of the gains.
+TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class WithSwaps(Selector):
+    """Any selector followed by a swap pass, which never lowers the value.
+
+    Attributes:
+        selector: Whose set to improve.
+        max_passes: Looks over all candidates before giving up; a pass without an exchange ends it.
+    """
+
+    name: ClassVar[str] = "swap"
+    randomized: ClassVar[bool] = True
+    guarantee: ClassVar[str] = "at least the value of the selector it follows; 1-swap optimal"
+
+    selector: Selector = field(default_factory=GreedyOnTarget)
+    max_passes: int = 100
+
+    def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
+        start = self.selector.choose(problem, generator)
+        better = improve_by_swaps(problem, start.indices, self.max_passes)
+        return Choice(better, start.upper_bound, start.backend)
+
+
+def improve_by_swaps(
+    problem: SelectionProblem, indices: list[int] | np.ndarray, max_passes: int = 100
+) -> list[int]:
+    """The set after exchanges that each raise h, in greedy order; the same list if none does.
+
+    For a row with top-k values t, k-th value a and next value b, replacing v by u changes the top-k
+    sum by max(f_u, b) - t_v if v is listed and by max(f_u - a, 0) if not. So one look at a
+    candidate prices its exchange with every chosen class at once, O(|N| k + m).
+    """
+    chosen = np.array(indices, np.int64)
+    if not len(chosen) or len(chosen) == len(problem.unselected):
+        return chosen.tolist()
+    members = np.concatenate([np.array(problem.selected, np.int64), chosen])
+    value, index = topk.state_of(problem.columns, members, problem.k + 1, problem.floor)
+    first = len(problem.selected)  # columns of B_s stay: only positions from here on may leave
+    outside = np.setdiff1d(problem.unselected, chosen)
+    before = problem.value_from(value, members)
+    swaps = _swap_passes(
+        problem.columns,
+        problem.modular,
+        problem.n_novel * problem.k,
+        members,
+        first,
+        outside,
+        value,
+        index,
+        problem.floor,
+        max_passes,
+        TOLERANCE * max(1e-300, float(np.abs(problem.gains_over(value[:, -2])).max()), abs(before)),
+    )
+    if not swaps or problem.value_of(members) <= before:
+        return chosen.tolist()
+    return greedy_order(problem, members[first:])
+
+
+@kernel
+def _swap_passes(
+    columns: np.ndarray,
+    modular: np.ndarray,
+    scale: int,
+    members: np.ndarray,
+    first: int,
+    outside: np.ndarray,
+    value: np.ndarray,
+    index: np.ndarray,
+    floor: float,
+    max_passes: int,
+    tolerance: float,
+) -> int:
+    n_novel, depth = value.shape
+    k = depth - 1
+    where = np.full(columns.shape[0], -1, np.int64)  # position of a column in `members`
+    for i in range(members.shape[0]):
+        where[members[i]] = i
+    lost = np.empty(columns.shape[0])
+    topk.losses(value, index, k, lost)
+    saved = np.zeros(members.shape[0])
+    swaps = 0
+    idle = 0
+    visits = 0
+    # Idle counts candidates since the last exchange: a full idle round proves 1-swap optimality.
+    while idle < outside.shape[0] and visits < max_passes * outside.shape[0]:
+        at = visits % outside.shape[0]
+        visits += 1
+        idle += 1
+        u = outside[at]
+        saved[:] = 0.0
+        gain = 0.0
+        for n in range(n_novel):
+            similarity = np.float64(columns[u, n])
+            following = value[n, k]
+            if similarity <= following:
+                continue
+            kth = value[n, k - 1]
+            if similarity > kth:
+                gain += similarity - kth
+            kept = min(similarity, kth) - following
+            for j in range(k):
+                if index[n, j] < 0:
+                    break
+                saved[where[index[n, j]]] += kept
+        best, out = tolerance, -1
+        for i in range(first, members.shape[0]):
+            v = members[i]
+            change = (gain + saved[i] - lost[v]) / scale - modular[u] + modular[v]
+            if change > best:
+                best, out = change, i
+        if out < 0:
+            continue
+        v = members[out]
+        members[out] = u
+        where[v] = -1
+        where[u] = out
+        outside[at] = v
+        topk.insert(columns, u, value, index)
+        topk.remove(columns, v, members, value, index, floor)
+        topk.losses(value, index, k, lost)
+        swaps += 1
+        idle = 0
+    return swaps

@@ -1,0 +1,168 @@
+"""The objective against its plain definition, and what the problem refuses."""
+
+import numpy as np
+import pytest
+import torch
+
+from fsl_basesel import InputError, SelectionProblem
+from tests.fsl_basesel.enumeration import all_choices, plain_value, random_problem
+
+
+def settings(problem: SelectionProblem) -> dict:
+    names = ("m", "k", "lam", "selected", "cost", "mu")
+    return {name: getattr(problem, name) for name in names}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_value_and_gains_follow_the_definition(seed: int) -> None:
+    problem = random_problem(seed, general=seed % 5 == 0, signed=seed % 2 == 0)
+    matrix = problem.similarity.numpy()
+    for choice in all_choices(problem)[:10]:
+        value = plain_value(matrix, choice, **settings(problem))
+        assert problem.value(choice) == pytest.approx(value, abs=1e-13)
+        gains = problem.gains(choice)
+        for u in range(problem.n_candidates):
+            if u in choice or u in problem.selected:
+                assert gains[u] == -torch.inf
+            else:
+                more = plain_value(matrix, (*choice, u), **settings(problem))
+                assert float(gains[u]) == pytest.approx(more - value, abs=1e-12)
+
+
+def test_similarity_ratio_is_top_mean_over_mean() -> None:
+    problem = SelectionProblem([[0.8, 0.4, 0.0, 0.6], [0.1, 0.2, 0.3, 0.4]], m=2, k=2, selected=[0])
+    ratio = problem.similarity_ratio([2, 3])
+    assert ratio.tolist() == pytest.approx([0.7 / (1.4 / 3), 0.35 / (0.8 / 3)])
+    assert problem.similarity_ratio([]).tolist() == [1.0, 1.0]  # one base class: top mean = mean
+    assert SelectionProblem([[0.5]], m=0, k=1).similarity_ratio([]).isnan().all()
+
+
+def test_half_precision_and_integers_are_taken_exactly() -> None:
+    values = np.array([[0.5, 0.25], [1.0, 0.125]])
+    for given in (values.astype(np.float16), torch.tensor(values).bfloat16(), values.tolist()):
+        problem = SelectionProblem(given, m=1, k=1)
+        assert np.array_equal(problem.similarity.numpy(), values)
+    assert SelectionProblem([[1, 0], [0, 1]], m=1, k=1).columns.dtype == np.float64
+
+
+def test_problem_does_not_follow_later_changes_of_the_input() -> None:
+    matrix = np.array([[0.5, 0.25], [1.0, 0.125]])
+    problem = SelectionProblem(matrix, m=1, k=1)
+    matrix[:] = 0.0
+    assert problem.value([0]) == 0.75
+    with pytest.raises(AttributeError):
+        problem.m = 2  # type: ignore[misc]
+    with pytest.raises(ValueError, match="read-only"):
+        problem.columns[0, 0] = 1.0
+
+
+def test_a_read_only_candidate_major_array_is_not_copied() -> None:
+    columns = np.random.default_rng(0).random((50, 20))
+    columns.flags.writeable = False
+    assert np.shares_memory(SelectionProblem(columns.T, m=1).columns, columns)
+
+
+def test_replace_shares_the_matrix_and_keeps_the_rest() -> None:
+    problem = random_problem(1, selected=[0], lam=0.2, m=2)
+    other = problem.replace(k=2, lam=0.0)
+    assert np.shares_memory(problem.columns, other.columns)
+    assert (other.k, other.lam, other.m, other.selected) == (2, 0.0, 2, (0,))
+    with pytest.raises(InputError, match="Expected settings among"):
+        problem.replace(names=["a"])
+
+
+def test_own_similarity_function_and_general_selection() -> None:
+    rng = np.random.default_rng(0)
+    candidates, novel = rng.random((7, 3)), rng.random((4, 3))
+    problem = SelectionProblem.from_centroids(
+        candidates, novel, m=2, k=1, similarity=lambda block, target: -torch.cdist(
+            torch.tensor(block), torch.tensor(target)
+        )
+    )
+    distance = np.linalg.norm(novel[:, None] - candidates[None], axis=2)
+    assert np.allclose(problem.similarity.numpy(), -distance)
+    general = SelectionProblem.from_centroids(candidates, m=2, k=1, names=list("abcdefg"))
+    assert general.novel_names == tuple("abcdefg")
+    assert np.allclose(np.diagonal(general.similarity.numpy()), 1.0)
+    with pytest.raises(InputError, match="`similarity` to return one row for each of the 7"):
+        SelectionProblem.from_centroids(candidates, novel, m=1, similarity=lambda b, t: b)
+
+
+def test_similarity_in_blocks_equals_similarity_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsl_basesel import features
+
+    rng = np.random.default_rng(0)
+    candidates, novel = rng.standard_normal((57, 8)), rng.standard_normal((9, 8))
+    whole = SelectionProblem.from_centroids(candidates, novel, m=1).columns
+    monkeypatch.setattr(features, "BLOCK", 10)
+    assert np.allclose(SelectionProblem.from_centroids(candidates, novel, m=1).columns, whole)
+
+
+def test_huge_and_tiny_features_keep_their_direction() -> None:
+    candidates = np.array([[1e300, 1e300], [1e-300, 0.0]])
+    problem = SelectionProblem.from_centroids(candidates, np.array([[1.0, 0.0]]), m=1)
+    assert problem.columns[:, 0] == pytest.approx([np.sqrt(0.5), 1.0])
+
+
+GOOD = np.full((2, 3), 0.5)
+BAD_INPUT = {
+    "nan": (dict(similarity=[[0.1, float("nan")]], m=1), "`similarity` to hold finite .* nan at"),
+    "inf": (dict(similarity=[[0.1, float("inf")]], m=1), "`similarity` to hold finite .* inf at"),
+    "one dimension": (dict(similarity=[0.1, 0.2], m=1), r"`similarity` .*shape \(2,\)"),
+    "empty novel": (dict(similarity=np.empty((0, 3)), m=1), r"at least one row .*\(0, 3\)"),
+    "text": (dict(similarity=[["a", "b"]], m=1), "`similarity` .*dtype <U1"),
+    "complex": (dict(similarity=GOOD + 1j, m=1), "dtype complex128"),
+    "m negative": (dict(m=-1), "`m` to be at least 0 and at most 3.* got -1"),
+    "m too large": (dict(m=4), "`m` .*at most 3, the candidates not yet selected, but got 4"),
+    "m above what is left": (dict(m=3, selected=[1]), "`m` .*at most 2.* but got 3"),
+    "m a fraction": (dict(m=1.5), "`m` to be an integer but got 1.5"),
+    "m a truth value": (dict(m=True), "`m` to be an integer but got True"),
+    "k zero": (dict(k=0), "`k` to be at least 1 but got 0"),
+    "lam negative": (dict(lam=-0.1), "`lam` to be finite and at least 0 but got -0.1"),
+    "lam nan": (dict(lam=float("nan")), "`lam` .*got nan"),
+    "lam text": (dict(lam="big"), "`lam` to be a number but got 'big'"),
+    "mu negative": (dict(mu=-1), "`mu` .*got -1"),
+    "selected out of range": (dict(selected=[3]), "`selected` .*0 to 2 but got 3"),
+    "selected negative": (dict(selected=[-1]), "`selected` .*got -1"),
+    "selected twice": (dict(selected=[1, 1]), "`selected` .*1 came more than once"),
+    "selected no numbers": (dict(selected=["cat"]), r"`selected` .*got \['cat'\]"),
+    "selected a number": (dict(selected=1), "`selected` .*got 1"),
+    "cost too short": (dict(cost=[1.0], mu=1), r"`cost` to be 3 numbers.* shape \(1,\)"),
+    "cost nan": (dict(cost=[1, 2, float("nan")], mu=1), "`cost` to be finite .*candidate 2"),
+    "names twice": (dict(names=["a", "b", "a"]), "`names` to be unique but 'a'"),
+    "names too few": (dict(names=["a"]), r"`names` to name every candidate \(3\) .*1 names"),
+    "novel names twice": (dict(novel_names=["n", "n"]), "`novel_names` to be unique but 'n'"),
+    "floor too high": (dict(floor=0.6), "`floor` to be at most the smallest similarity"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_refused_with_argument_expectation_and_value(case: str) -> None:
+    arguments, message = BAD_INPUT[case]
+    with pytest.raises(InputError, match=message):
+        SelectionProblem(**({"similarity": GOOD, "m": 1, "k": 1} | arguments))
+
+
+def test_bad_centroids_are_refused() -> None:
+    fine = np.eye(3)
+    with pytest.raises(InputError, match=r"row 1 \(class 'dog'\) is all zeros"):
+        zero = np.diag([1.0, 0.0, 1.0])
+        SelectionProblem.from_centroids(zero, fine, m=1, names=["cat", "dog", "emu"])
+    with pytest.raises(InputError, match="same number of dimensions but got 3 and 2"):
+        SelectionProblem.from_centroids(fine, np.ones((2, 2)), m=1)
+    with pytest.raises(InputError, match="`novel` .*at least one row"):
+        SelectionProblem.from_centroids(fine, np.empty((0, 3)), m=1)
+    with pytest.raises(InputError, match="`candidates` to hold finite"):
+        SelectionProblem.from_centroids(fine * np.nan, fine, m=1)
+
+
+def test_bad_indices_are_refused() -> None:
+    problem = SelectionProblem(GOOD, m=1, k=1, selected=[0])
+    with pytest.raises(InputError, match="outside the classes already selected but got 0"):
+        problem.value([0])
+    with pytest.raises(InputError, match="`indices` .*got 7"):
+        problem.gains([7])
+    with pytest.raises(InputError, match="between 0 and 1"):
+        problem.multilinear([0.0, 1.5, 0.0])
+    with pytest.raises(InputError, match=r"`x` of shape \[3\]"):
+        problem.gradient([0.0, 1.0])
