@@ -1,0 +1,146 @@
+"""The command line `fsl-basesel`: parsing, exit codes, and one line for what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import io
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+COMMANDS = {
+    "select": "choose the base classes for a task and say how good the choice provably is",
+    "compare": "run several methods on the same problem: value, share of the bound, seconds",
+    "demo": "a selection on embedded data, with the table of algorithms and the reasons",
+    "bench": "measure speed on this machine",
+}
+"""Commands and what they do; each is a module of this package with `add_arguments` and `run`."""
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that imports its command when it is used, and reports bad usage in one line.
+
+    `fsl-basesel --help` then needs none of the libraries behind the commands.
+    """
+
+    def __init__(self, *args: Any, module: str | None = None, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("allow_abbrev", False)
+        super().__init__(*args, **options)
+        self.module = module
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Add the command's own arguments, then parse."""
+        if self.module is not None:
+            module, self.module = importlib.import_module(self.module), None
+            module.add_arguments(self)
+            self.set_defaults(run=module.run)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """One line on stderr and exit code 2."""
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def build_parser() -> CommandParser:
+    """The parser of `fsl-basesel` with every command that is there."""
+    parser = CommandParser(
+        prog="fsl-basesel",
+        description="Choose the base classes worth labelling for few-shot learning,\n"
+        "and prove how good the choice is.",
+        epilog="examples:\n"
+        "  fsl-basesel demo\n"
+        "  fsl-basesel select pool.npz --novel task.npz -m 100 -k 3 --out chosen.json\n"
+        "  fsl-basesel compare pool.npz --novel task.npz -m 100 -k 3\n\n"
+        "`fsl-basesel COMMAND --help` tells more.",
+    )
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
+    for name, purpose in COMMANDS.items():
+        module = f"{__name__}.{name}"
+        if name != "bench" or bench_names():
+            commands.add_parser(name, help=purpose, module=module)
+    return parser
+
+
+def bench_names() -> list[str]:
+    """The benchmarks that are there: modules of `fsl_basesel.bench` that a command may run."""
+    known = ("select", "gradient")
+    if importlib.util.find_spec("fsl_basesel.bench") is None:
+        return []
+    return [name for name in known if importlib.util.find_spec(f"fsl_basesel.bench.{name}")]
+
+
+class ShowVersion(argparse.Action):
+    """`--version`, which looks the version up only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print the version and leave."""
+        from fsl_basesel.selection import library_version
+
+        print(f"fsl-basesel {library_version()}")
+        parser.exit(0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    0: done. 2: bad usage or bad input, with one line on stderr. 130: interrupted by Ctrl-C.
+    141: whoever read the output closed it.
+
+    Args:
+        argv: Words of the command line after the program; by default those of the process.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a name shows "?"
+            stream.reconfigure(errors="replace")
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_note(warnings.showwarning)
+        try:
+            return _run(argv)
+        except KeyboardInterrupt:
+            print("fsl-basesel: interrupted", file=sys.stderr)
+            return EXIT_INTERRUPTED
+        except BrokenPipeError:
+            # Python flushes stdout once more at exit; let that go nowhere instead of complaining.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_BROKEN_PIPE
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    from fsl_basesel.errors import InputError
+
+    try:
+        args = build_parser().parse_args(argv)
+        code = int(args.run(args))
+        sys.stdout.flush()
+        return code
+    except SystemExit as leaving:  # argparse after --help (0) or bad usage (2)
+        sys.stdout.flush()
+        return leaving.code if isinstance(leaving.code, int) else EXIT_BAD_INPUT
+    except InputError as error:
+        line = " ".join(str(error).split())
+        print(f"fsl-basesel: error: {line}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+
+
+def _show_note(show: Any) -> Any:
+    """Our own warnings as one line `note: ...`; those of libraries as Python shows them."""
+
+    def show_note(
+        message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any
+    ) -> None:
+        if category is UserWarning and f"{os.sep}fsl_basesel{os.sep}" in filename:
+            print(f"note: {message}", file=sys.stderr)
+        else:
+            show(message, category, filename, *rest, **more)
+
+    return show_note

@@ -1,0 +1,157 @@
+"""`fsl-basesel compare`: several methods on the same problem."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+import fsl_basesel as fb
+from fsl_basesel.cli import output, tables
+from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_problem
+from fsl_basesel.cli.tables import Outcome
+from fsl_basesel.errors import InputError
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors.paper_rule import recommended
+
+EXAMPLES = """\
+examples:
+  every method that applies:
+    fsl-basesel compare pool.npz --novel task.npz -m 100 -k 3
+  two of them, as a file for a plot:
+    fsl-basesel compare pool.npz --novel task.npz --methods auto,paper --out both.csv
+
+"""
+
+
+NEED_CENTROIDS = frozenset({"domsim", "kmedoids"})
+"""Methods that look at the centroids themselves, not at similarities."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.description = (
+        "Run several methods on the same problem and print value, share of the\n"
+        "proven bound, gap and time (of the choice alone)."
+    )
+    parser.epilog = EXAMPLES + FILES
+    add_problem_arguments(parser)
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--methods",
+        metavar="A,B,C",
+        help=f"some of {', '.join(fb.methods())} (all that apply)",
+    )
+    search.add_argument("--seed", type=int, default=0, help="seed of randomised methods (0)")
+    output.add_output_arguments(parser, "the comparison")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, print, save."""
+    out = output.check_out(args.out)
+    with output.working("Reading"):
+        problem = build_problem(args)
+    methods = chosen_methods(args.methods, problem)
+    outcomes = compare(problem, methods, args.seed)
+    texts = {"json": to_json, "csv": to_csv}
+    if out is not None:
+        output.save_text(out, texts[out.suffix.lower()[1:]](problem, outcomes))
+    if args.format == "table":
+        screen = output.PlainConsole()
+        tables.print_comparison(screen, problem, outcomes)
+        if out is not None:
+            screen.print(f"Saved to {out}", style="dim")
+    else:
+        output.print_text(texts[args.format](problem, outcomes))
+    return 0
+
+
+def chosen_methods(listed: str | None, problem: SelectionProblem) -> list[str]:
+    """The methods to run: those listed, or all that apply to the problem.
+
+    Raises:
+        InputError: A name that is no method, or none at all.
+    """
+    known = fb.methods()
+    if listed is None:
+        return [name for name in known if problem.centroids or name not in NEED_CENTROIDS]
+    methods = list(dict.fromkeys(word.strip() for word in listed.split(",") if word.strip()))
+    unknown = [name for name in methods if name not in known]
+    if unknown or not methods:
+        raise InputError(
+            f"Expected --methods to list some of {', '.join(known)} but got "
+            f"'{unknown[0] if unknown else listed}'; separate them by commas"
+        )
+    return methods
+
+
+def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> list[Outcome]:
+    """Run each method once; the bound is the best that any of them, or a certificate, proved."""
+    with output.working("Loading the compiled kernels"):
+        warm_up(problem, methods)
+    selections = []
+    for number, method in enumerate(methods, 1):
+        with output.working(f"{method} ({number} of {len(methods)})"):
+            selections.append(fb.select(problem, method, seed=seed, certify=False))
+    bounds = [found.upper_bound for found in selections if found.upper_bound is not None]
+    if not bounds:
+        with output.working("Proving an upper bound"):
+            bounds = [fb.upper_bound(problem)]
+    return [Outcome(found, min(bounds)) for found in selections]
+
+
+def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
+    """Run the methods on two of the novel classes, so that times hold no compilation."""
+    rows = problem.columns[:, :2].T
+    tiny = SelectionProblem(rows, m=min(2, problem.m), k=problem.k, lam=problem.lam)
+    for method in methods:
+        if method not in NEED_CENTROIDS:
+            fb.select(tiny, recommended(problem) if method == "paper" else method, certify=False)
+
+
+def to_json(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
+    """The comparison as JSON, every method with its picks."""
+    methods = [
+        {
+            "method": outcome.selection.method,
+            "value": outcome.selection.value,
+            "share_of_bound": outcome.share,
+            "gap": outcome.gap,
+            "seconds": outcome.selection.seconds,
+            "indices": outcome.selection.indices,
+            "names": outcome.selection.names,
+        }
+        for outcome in outcomes
+    ]
+    document = {
+        "problem": {
+            "m": problem.m,
+            "k": problem.k,
+            "lam": problem.lam,
+            "mu": problem.mu,
+            "n_candidates": problem.n_candidates,
+            "n_novel": problem.n_novel,
+            "selected": list(problem.selected),
+        },
+        "upper_bound": outcomes[0].upper_bound,
+        "methods": methods,
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def to_csv(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
+    """The comparison as CSV, one line a method."""
+    return output.to_csv(
+        ("method", "value", "upper_bound", "share_of_bound", "gap", "seconds"),
+        (
+            (
+                outcome.selection.method,
+                outcome.selection.value,
+                outcome.upper_bound,
+                outcome.share,
+                outcome.gap,
+                outcome.selection.seconds,
+            )
+            for outcome in outcomes
+        ),
+    )

@@ -1,0 +1,120 @@
+"""Where results go: stdout in three formats, files written atomically, progress on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.selection import write_atomically
+
+FORMATS = ("table", "json", "csv")
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, what: str) -> argparse._ArgumentGroup:
+    """`--out` and `--format`."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--out", metavar="FILE", help=f"also write {what} to FILE (.json or .csv by its ending)"
+    )
+    group.add_argument(
+        "--format", choices=FORMATS, default="table", help="what to print on stdout (table)"
+    )
+    return group
+
+
+class PlainConsole(Console):
+    """A console that leaves names alone: no markup, no emoji codes, no highlighting."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        """Let `main` decide what a reader that left means."""
+        raise BrokenPipeError
+
+
+def check_out(text: str | None) -> Path | None:
+    """The path of `--out`, refused before the work rather than after it if it cannot be written.
+
+    Raises:
+        InputError: Another ending, a folder, or a place that cannot be written.
+    """
+    if text is None:
+        return None
+    path = Path(text)
+    if path.suffix.lower() not in (".json", ".csv"):
+        raise InputError(
+            f"Expected --out to end in .json or .csv but got '{text}'; rename it, as in result.json"
+        )
+    if path.is_dir():
+        raise InputError(f"Expected --out to be a file but got the folder {path}; add a file name")
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    if not os.access(folder, os.W_OK):
+        raise cannot_write(path, PermissionError(13, "the folder is read-only"))
+    return path
+
+
+def cannot_write(path: Path, error: OSError) -> InputError:
+    """The error for an output that cannot be written."""
+    return InputError(
+        f"Expected to write {path} but got '{error.strerror}'; name a place that can be written"
+    )
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def to_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    r"""Rows as CSV text with a header; None is an empty cell.
+
+    Example:
+        >>> to_csv(["name", "gain"], [["a, b", 0.5], ["c", None]])
+        'name,gain\n"a, b",0.5\nc,\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def print_text(text: str) -> None:
+    """Machine-readable text to stdout, in UTF-8 whatever the terminal speaks."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+    sys.stdout.write(text)
+
+
+@contextmanager
+def working(task: str) -> Iterator[None]:
+    """Show on stderr, if it is a terminal, that `task` is under way and for how long."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    quiet = not sys.stderr.isatty()  # asked of the stream: FORCE_COLOR makes no terminal of a file
+    with Progress(
+        *columns, console=PlainConsole(stderr=True), transient=True, disable=quiet
+    ) as bar:
+        bar.add_task(task, total=None)
+        yield

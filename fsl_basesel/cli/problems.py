@@ -1,0 +1,120 @@
+"""The arguments that describe a selection problem, and the problem made from them."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.files import read_classes, read_cost, read_selected, read_similarity
+from fsl_basesel.problem import SelectionProblem
+
+FILES = """\
+files:
+  CANDIDATES and NOVEL are .npz, .npy, .pt, .safetensors, .csv or .parquet, with
+  either one row a class (centroids), or one row a sample and labels (centroids
+  are computed). Arrays are found by their usual names (features, feat, x; labels,
+  y; names, class_name, ...); FILE:KEY names another one. See docs/cli.md."""
+
+
+def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to choose from, for whom, and by which objective."""
+    files = parser.add_argument_group("input")
+    files.add_argument("candidates", nargs="?", metavar="CANDIDATES", help="candidate base classes")
+    files.add_argument(
+        "--novel",
+        metavar="NOVEL",
+        help="novel classes of the task; without it the candidates stand for all classes to come",
+    )
+    files.add_argument(
+        "--similarity",
+        metavar="FILE",
+        help="instead of both: a matrix of similarities, rows novel classes, columns candidates",
+    )
+    files.add_argument(
+        "--selected",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="classes already in the base set: a saved selection (.json) or a list of names or "
+        "positions (.txt, .csv); may be given several times",
+    )
+    files.add_argument(
+        "--cost",
+        metavar="FILE",
+        help="cost of each candidate: lines of name,cost or one number a line (.csv), or .npy",
+    )
+    objective = parser.add_argument_group("objective")
+    objective.add_argument(
+        "-m", type=int, default=100, help="how many classes to choose (%(default)s)"
+    )
+    objective.add_argument(
+        "-k",
+        type=int,
+        default=3,
+        help="how many nearest base classes count for a novel class (%(default)s)",
+    )
+    objective.add_argument(
+        "--lam", type=float, default=0.0, metavar="X", help="weight of the diversity term (0)"
+    )
+    objective.add_argument(
+        "--mu", type=float, metavar="X", help="weight of the cost; required with --cost"
+    )
+
+
+def build_problem(args: argparse.Namespace) -> SelectionProblem:
+    """Read the files and make the problem.
+
+    Raises:
+        InputError: An argument or a file cannot be used.
+    """
+    if (args.cost is None) != (args.mu is None):
+        given, missing = ("--cost", "--mu") if args.mu is None else ("--mu", "--cost")
+        raise InputError(f"Expected --cost and --mu together but got {given} alone; add {missing}")
+    if args.similarity is not None:
+        if args.candidates is not None or args.novel is not None:
+            raise InputError(
+                "Expected either --similarity or CANDIDATES (with --novel) but got both; leave one "
+                "out"
+            )
+        matrix = read_similarity(args.similarity)
+        names = matrix.names or tuple(str(i) for i in range(matrix.values.shape[1]))
+        return SelectionProblem(
+            matrix.values, names=names, novel_names=matrix.novel_names, **_settings(args, names)
+        )
+    if args.candidates is None:
+        raise InputError(
+            "Expected a file of CANDIDATES or --similarity FILE but got neither; name the file "
+            "first, as in: fsl-basesel select pool.npz --novel task.npz"
+        )
+    candidates = read_classes(args.candidates)
+    novel = None if args.novel is None else read_classes(args.novel)
+    return SelectionProblem.from_centroids(
+        candidates.centroids,
+        None if novel is None else novel.centroids,
+        names=candidates.names,
+        novel_names=None if novel is None else novel.names,
+        **_settings(args, candidates.names),
+    )
+
+
+def _settings(args: argparse.Namespace, names: tuple[str, ...]) -> dict:
+    selected: list[int] = []
+    for path in args.selected:
+        for index in read_selected(path, names):
+            if index in selected:
+                raise InputError(
+                    f"Expected the --selected files to name different classes but got "
+                    f"'{names[index]}' again in {path}; remove it from one of them"
+                )
+            selected.append(index)
+    cost: np.ndarray | None = None if args.cost is None else read_cost(args.cost, names)
+    return {
+        "m": args.m,
+        "k": args.k,
+        "lam": args.lam,
+        "selected": selected,
+        "cost": cost,
+        "mu": args.mu or 0.0,
+    }

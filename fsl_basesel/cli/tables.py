@@ -1,0 +1,180 @@
+"""Tables that people read: a selection, its reasons, and a comparison of methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fsl_basesel.explanation import ServedClass
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selection import Selection, relative_gap
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method's line in a comparison.
+
+    Attributes:
+        selection: What it chose.
+        upper_bound: The best bound any method of the comparison proved, or None.
+    """
+
+    selection: Selection
+    upper_bound: float | None
+
+    @property
+    def share(self) -> float | None:
+        """Value over bound; None where there is no bound or it is not above zero."""
+        if self.upper_bound is None or self.upper_bound <= 0:
+            return None
+        return self.selection.value / self.upper_bound
+
+    @property
+    def gap(self) -> float | None:
+        """How far from the optimum the value may be, relative to the bound."""
+        if self.upper_bound is None:
+            return None
+        return relative_gap(self.selection.value, self.upper_bound)
+
+
+def new_table(**options: bool) -> Table:
+    """A table of the project's look."""
+    return Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold", **options
+    )  # type: ignore[arg-type]
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent, with as many digits as tell it from 0 and from 1.
+
+    Example:
+        >>> percent(0.99987), percent(0.00002), percent(0.5), percent(0.0), percent(None)
+        ('99.987 %', '0.0020 %', '50.00 %', '0 %', '-')
+        >>> percent(1e-9), percent(1 - 1e-9)
+        ('< 0.0001 %', '> 99.9999 %')
+    """
+    if share is None:
+        return "-"
+    if share in (0, 1):
+        return f"{share:.0%}".replace("%", " %")
+    edge = min(abs(share), abs(1 - share))
+    if edge < 1e-6:
+        return "> 99.9999 %" if share > 0.5 else "< 0.0001 %"
+    digits = min(4, max(2, math.ceil(-math.log10(edge)) - 1))
+    return f"{share:.{digits}%}".replace("%", " %")
+
+
+def seconds(duration: float) -> str:
+    """A duration with two or three digits.
+
+    Example:
+        >>> seconds(0.00321), seconds(0.5), seconds(83.2)
+        ('3.2 ms', '0.50 s', '83.2 s')
+    """
+    if duration < 0.1:
+        return f"{1000 * duration:.2g} ms" if duration < 0.01 else f"{1000 * duration:.0f} ms"
+    return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"
+
+
+def describe(problem: SelectionProblem) -> str:
+    """The problem in one line."""
+    words = [
+        f"{problem.m} of {problem.n_candidates - len(problem.selected)} candidates",
+        f"for {problem.n_novel} novel classes,",
+        f"k = {problem.k}, lam = {problem.lam:g}",
+    ]
+    if problem.mu:
+        words.append(f", mu = {problem.mu:g}")
+    if problem.selected:
+        words.append(f", {len(problem.selected)} already selected")
+    return " ".join(words).replace(" ,", ",")
+
+
+def print_facts(console: Console, problem: SelectionProblem, selection: Selection) -> None:
+    """The problem, then method, value, bound and gap."""
+    console.print(Text(describe(problem), style="bold"))
+    seed = "" if selection.seed is None else f", seed {selection.seed}"
+    facts = [("method", f"{selection.method}{seed}, {seconds(selection.seconds)}")]
+    facts.append(("value", f"{selection.value:.6f}"))
+    if selection.upper_bound is None:
+        facts.append(("bound", "not computed"))
+    else:
+        facts.append(("bound", f"{selection.upper_bound:.6f}  no choice can be better"))
+        proof = "  this choice is optimal" if selection.gap == 0 else ""
+        facts.append(("gap", f"{percent(selection.gap)}{proof}"))
+    for title, fact in facts:
+        console.print(Text.assemble((f"{title:<8}", "dim"), fact))
+
+
+def print_chosen(console: Console, selection: Selection, top: int, *, whole: bool = False) -> None:
+    """The first `top` chosen classes, their gain and loss, and whom they serve."""
+    chosen = selection.explain().chosen
+    table = new_table()
+    table.add_column("#", justify="right", style="dim", no_wrap=True)
+    table.add_column("class", style="cyan", overflow="ellipsis", no_wrap=not whole, max_width=28)
+    table.add_column("gain", justify="right", no_wrap=True)
+    table.add_column("if dropped", justify="right", no_wrap=True)
+    table.add_column("serves")
+    for rank, row in enumerate(chosen[:top], 1):
+        serves = f"{len(row.serves)}: {', '.join(row.serves)}" if row.serves else "nobody"
+        table.add_row(
+            str(rank),
+            Text(row.name),
+            f"{row.gain:.5f}",
+            f"{-row.loss:+.5f}",
+            Text(serves, overflow="ellipsis", no_wrap=not whole),
+        )
+    console.print(table)
+    if len(chosen) > top:
+        console.print(Text(f"... and {len(chosen) - top} more (--top N shows N)", style="dim"))
+
+
+def print_novel(console: Console, rows: Sequence[ServedClass]) -> None:
+    """Every novel class with its nearest base classes and its Similarity Ratio."""
+    before = any(row.ratio_before is not None for row in rows)
+    table = new_table()
+    table.add_column("novel class", style="cyan")
+    table.add_column("nearest base classes (similarity)")
+    if before:
+        table.add_column("ratio before", justify="right")
+    table.add_column("ratio after" if before else "similarity ratio", justify="right")
+    for row in rows:
+        near = ", ".join(f"{name} ({value:.3f})" for name, value in row.neighbours)
+        ratios = [row.ratio_before, row.ratio_after] if before else [row.ratio_after]
+        cells = ["-" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
+        table.add_row(Text(row.name), Text(near), *cells)
+    console.print(table)
+
+
+def print_comparison(
+    console: Console, problem: SelectionProblem, outcomes: Sequence[Outcome], title: str = ""
+) -> None:
+    """Methods from the best value down: value, share of the bound, gap, seconds."""
+    console.print(Text(title or describe(problem), style="bold"))
+    table = new_table()
+    table.add_column("method", style="cyan")
+    for heading in ("value", "share of bound", "gap", "time"):
+        table.add_column(heading, justify="right")
+    best = max((outcome.selection.value for outcome in outcomes), default=0.0)
+    for outcome in sorted(outcomes, key=lambda outcome: -outcome.selection.value):
+        value = outcome.selection.value
+        table.add_row(
+            outcome.selection.method,
+            f"{value:.6f}",
+            percent(outcome.share),
+            percent(outcome.gap),
+            seconds(outcome.selection.seconds),
+            style="bold" if value == best else "",
+        )
+    console.print(table)
+    bound = outcomes[0].upper_bound if outcomes else None
+    if bound is not None:
+        console.print(
+            Text(f"Proven upper bound {bound:.6f}: no choice can be better.", style="dim")
+        )
