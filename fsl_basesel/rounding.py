@@ -56,7 +56,7 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
         x: `[|B|]` probabilities that sum to m over B_u.
 
     Example:
-        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=1, k=1)
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.7], [0.2, 0.8, 0.6]], m=1, k=1)
         >>> pipage(problem, np.array([0.2, 0.5, 0.3]))
         array([2])
     """
@@ -93,7 +93,7 @@ def randomised_pipage(
         generator: one draw for each fractional coordinate.
 
     Example:
-        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=1, k=1)
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.7], [0.2, 0.8, 0.6]], m=1, k=1)
         >>> len(randomised_pipage(problem, np.array([0.2, 0.5, 0.3]), np.random.default_rng(0)))
         1
     """

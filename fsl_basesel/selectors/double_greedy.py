@@ -96,7 +96,7 @@ def rates(a: np.ndarray, b: np.ndarray, m: int) -> np.ndarray:
 
     Example:
         >>> rates(np.array([3.0, 1.0, 1.0, 0.0]), np.array([0.0, -1.0, -1.0, 0.0]), 2)
-        array([1. , 0.5, 0.5, 0. ])
+        array([0.66666667, 0.66666667, 0.66666667, 0.        ])
     """
     a = np.ascontiguousarray(a, np.float64)
     out = np.empty(len(a))

@@ -1,0 +1,74 @@
+"""The multilinear extension F(x) of the top-K part of the objective, and its exact gradient.
+
+One folder for one operation: `reference` (plain torch, for tests), `cpu` (numba), `chunked` (torch on
+any device), `triton` (GPU), and the dispatcher here. All share the signature
+`value_and_gradient(rows, x, k)` and cost O(K |B| |N|) instead of the paper's O(K |B|² |N|).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.multilinear.order import PrefixTooShort, SortedRows
+
+__all__ = ["BACKENDS", "PrefixTooShort", "SortedRows", "choose_backend", "value_and_gradient"]
+
+BACKENDS = {"cpu": "cpu", "torch": "chunked", "triton": "triton", "reference": "reference"}
+
+
+def choose_backend(rows: SortedRows, x: Tensor, k: int) -> str:
+    """The backend that `auto` stands for: by the device of the rows.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = SortedRows.from_columns(np.ones((3, 2)))
+        >>> choose_backend(rows, torch.zeros(1, 3), k=1)
+        'cpu'
+    """
+    device = rows.values.device.type
+    if device == "cpu":
+        return "cpu"
+    return "triton" if device == "cuda" and find_spec("triton") else "torch"
+
+
+def value_and_gradient(
+    rows: SortedRows, x: Tensor, k: int, backend: str = "auto"
+) -> tuple[Tensor, Tensor]:
+    """F(x), the expected mean top-K similarity, and dF/dx for every candidate.
+
+    Args:
+        rows: sorted similarities of |N| novel classes.
+        x: `[|B|]` or `[S, |B|]` probabilities, float32 or float64, 1 on columns already selected.
+        k: how many similarities a novel class counts.
+        backend: `auto`, `cpu`, `torch`, `triton` or `reference`.
+
+    Returns:
+        The value (`[]` or `[S]`) and the gradient (the shape of `x`).
+
+    Example:
+        >>> import numpy as np
+        >>> rows = SortedRows.from_columns(np.array([[0.8], [0.5]]))
+        >>> value, gradient = value_and_gradient(rows, torch.tensor([0.5, 0.5]).double(), k=1)
+        >>> round(value.item(), 3), [round(g, 3) for g in gradient.tolist()]
+        (0.525, [0.55, 0.25])
+    """
+    if x.dtype not in (torch.float32, torch.float64) or x.shape[-1:] != (rows.n_candidates,):
+        raise InputError(
+            f"Expected `x` to be float32 or float64 with a last dimension of {rows.n_candidates} "
+            f"(one probability a candidate) but got {x.dtype} of shape {tuple(x.shape)}"
+        )
+    if k < 1:
+        raise InputError(f"Expected `k` to be at least 1 but got {k}")
+    name = choose_backend(rows, x, k) if backend == "auto" else backend
+    if name not in BACKENDS:
+        raise InputError(
+            f"Expected `backend` to be one of auto, {', '.join(BACKENDS)} but got {backend!r}"
+        )
+    module = import_module(f"{__name__}.{BACKENDS[name]}")
+    value, gradient = module.value_and_gradient(rows, x.reshape(-1, rows.n_candidates), k)
+    return value.reshape(x.shape[:-1]), gradient.reshape(x.shape)

@@ -1,0 +1,110 @@
+"""`SortedRows`: every novel class's similarities in falling order, sorted once for all gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.parallel import map_blocks
+
+ROWS_PER_BLOCK = 64  # novel classes sorted together; the scratch of a thread grows with it
+
+
+def order_dtype(n_candidates: int) -> np.dtype:
+    """The smallest integer type that numba, torch and Triton all index with.
+
+    Example:
+        >>> order_dtype(21_000), order_dtype(100_000)
+        (dtype('uint16'), dtype('int32'))
+    """
+    return np.dtype(np.uint16 if n_candidates <= 1 << 16 else np.int32)
+
+
+class PrefixTooShort(ValueError):
+    """A walk ran past the sorted prefix of a row, so the gradient would not be exact."""
+
+    def __init__(self, length: int, left: float) -> None:
+        super().__init__(
+            f"Expected every novel class to have its top K within the {length} sorted candidates "
+            f"but a probability of {left:.1e} lies beyond; sort a longer prefix"
+        )
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """Similarities `f[n, :]` of each novel class in falling order, and the columns they came from.
+
+    Attributes:
+        values: `[|N|, L]` float32 or float64, each row falling; L = |B|, or less with a prefix.
+        order: `[|N|, L]` column of each value, `uint16` up to 65536 candidates, else `int32`.
+            Equal similarities stand in the order of their columns.
+        floor: what a missing entry of a top-K sum counts as.
+        n_candidates: |B|.
+    """
+
+    values: Tensor
+    order: Tensor
+    floor: float
+    n_candidates: int
+
+    @property
+    def n_novel(self) -> int:
+        """|N|."""
+        return self.values.shape[0]
+
+    @property
+    def length(self) -> int:
+        """L, how many of the largest similarities of a row are kept."""
+        return self.values.shape[1]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the rows hold every candidate."""
+        return self.length == self.n_candidates
+
+    def to(self, device: torch.device | str) -> SortedRows:
+        """The same rows on another device."""
+        return SortedRows(
+            self.values.to(device), self.order.to(device), self.floor, self.n_candidates
+        )
+
+    @classmethod
+    def from_columns(
+        cls, columns: np.ndarray, floor: float = 0.0, prefix: int | None = None
+    ) -> SortedRows:
+        """Sort a candidate-major similarity matrix, novel class by novel class.
+
+        Args:
+            columns: `[|B|, |N|]` similarities, float32 or float64.
+            floor: what a missing entry of a top-K sum counts as.
+            prefix: keep only this many of the largest similarities of each row.
+
+        Example:
+            >>> rows = SortedRows.from_columns(np.array([[0.2], [0.9], [0.2]]))
+            >>> rows.values.tolist(), rows.order.tolist()
+            ([[0.9, 0.2, 0.2]], [[1, 0, 2]])
+        """
+        if columns.ndim != 2 or columns.dtype not in (np.float32, np.float64):
+            raise InputError(
+                "Expected `columns` to be a [|B|, |N|] array of float32 or float64 but got "
+                f"{columns.dtype} of shape {columns.shape}; convert it first"
+            )
+        n_candidates, n_novel = columns.shape
+        length = n_candidates if prefix is None else min(prefix, n_candidates)
+        if length < 0:
+            raise InputError(f"Expected `prefix` to be at least 0 but got {prefix}")
+        values = np.empty((n_novel, length), columns.dtype)
+        order = np.empty((n_novel, length), order_dtype(n_candidates))
+
+        def sort(start: int, stop: int) -> None:
+            block = np.ascontiguousarray(columns[:, start:stop].T)
+            places = np.argsort(-block, axis=1, kind="stable")[:, :length]
+            order[start:stop] = places
+            values[start:stop] = np.take_along_axis(block, places, axis=1)
+
+        map_blocks(sort, n_novel, ROWS_PER_BLOCK)
+        return cls(torch.from_numpy(values), torch.from_numpy(order), float(floor), n_candidates)
