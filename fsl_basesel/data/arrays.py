@@ -1,0 +1,156 @@
+"""Images, or features, that are in memory already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fsl_basesel.data import counter
+from fsl_basesel.data.source import ImageSource
+from fsl_basesel.errors import InputError
+
+_CHANNELS = (1, 3, 4)
+
+
+def group_by_label(
+    labels: Sequence[Any] | np.ndarray | torch.Tensor, names: Sequence[str] | None, seed: int = 0
+) -> tuple[list[str], list[np.ndarray]]:
+    """Class names and, for each class, the positions of its images in random order.
+
+    Args:
+        labels: one an image, whole numbers or texts.
+        names: names of the classes: label c is called `names[c]`. None names a class by its label.
+        seed: seed of the random order.
+
+    Example:
+        >>> names, members = group_by_label([1, 0, 1], ["cat", "dog"])
+        >>> names, [sorted(piece.tolist()) for piece in members]
+        (['cat', 'dog'], [[1], [0, 2]])
+    """
+    array = np.asarray(labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels)
+    if array.ndim != 1 or not len(array) or array.dtype.kind not in "iuUS":
+        raise InputError(
+            "Expected labels to be a list of whole numbers or texts, one an image, but got "
+            f"{array.dtype} of shape {array.shape}."
+        )
+    values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
+    members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
+    if names is not None:
+        if array.dtype.kind not in "iu" or values[0] < 0 or values[-1] >= len(names):
+            raise InputError(
+                f"Expected labels from 0 to {len(names) - 1} for {len(names)} names but got labels "
+                f"from {values[0]} to {values[-1]}; give a name for every label."
+            )
+        present = dict(zip(values.tolist(), members, strict=True))
+        empty = [name for c, name in enumerate(names) if c not in present]
+        if empty:
+            raise InputError(
+                f"Expected at least one image in every class but class {empty[0]!r} has none "
+                f"({len(empty)} such); leave it out of names or add images."
+            )
+        titles = [str(name) for name in names]
+    else:
+        titles = [str(value) for value in values.tolist()]
+    shuffled = [
+        piece[counter.shuffled(counter.key(seed, "order", name), range(len(piece)))]
+        for name, piece in zip(titles, members, strict=True)
+    ]
+    return titles, shuffled
+
+
+class ArraySource(ImageSource):
+    """Images or features in one array; see `from_arrays` and `from_features`."""
+
+    def __init__(
+        self, array: torch.Tensor, titles: list[str], members: list[np.ndarray], image: bool
+    ) -> None:
+        self._array, self._image = array, image
+        self._starts = np.concatenate([[0], np.cumsum([len(m) for m in members])])
+        self._rows = np.concatenate(members)
+        content = array[:: max(1, len(array) // 64)].contiguous()  # a sample tells arrays apart
+        data = content.view(torch.uint8).numpy() if content.dim() else content.numpy()
+        shape = repr((array.dtype, tuple(array.shape)))
+        identity: list[str | bytes] = [shape, data.tobytes(), self._rows.tobytes()]
+        super().__init__(titles, [len(m) for m in members], identity)
+
+    def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
+        """Image `items[b]` of class `classes[b]`, float32; bytes become [0, 1]."""
+        picked = self._array[torch.from_numpy(self._rows[self._starts[classes] + items])]
+        if not self._image:
+            return picked.float()
+        if picked.dim() == 3:
+            picked = picked[:, None]
+        elif picked.shape[1] not in _CHANNELS and picked.shape[3] in _CHANNELS:
+            picked = picked.permute(0, 3, 1, 2).contiguous()
+        return picked.float() / 255 if picked.dtype == torch.uint8 else picked.float()
+
+
+def from_arrays(
+    images: torch.Tensor | np.ndarray,
+    labels: Sequence[Any] | np.ndarray | torch.Tensor,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+) -> ImageSource:
+    """Classes from an array of images and their labels.
+
+    Args:
+        images: `[n, H, W]`, `[n, C, H, W]` or `[n, H, W, C]`; bytes are brought to [0, 1], floating
+            point numbers are left as they are.
+        labels: `[n]` whole numbers or texts.
+        names: names of the classes; label c is `names[c]`.
+        seed: seed of the order of a class's images, of which the first are its preview.
+
+    Example:
+        >>> source = from_arrays(np.zeros((3, 8, 8, 3), np.uint8), ["cat", "dog", "cat"])
+        >>> source.names, source.sizes.tolist()
+        (('cat', 'dog'), [2, 1])
+        >>> source.images(np.array([0]), np.array([1])).shape
+        torch.Size([1, 3, 8, 8])
+    """
+    array = torch.as_tensor(images)
+    if array.dim() not in (3, 4):
+        raise InputError(
+            "Expected images of shape [n, H, W], [n, C, H, W] or [n, H, W, C] but got "
+            f"{tuple(array.shape)}; for feature vectors use from_features."
+        )
+    return _from_rows(array, labels, names, seed, image=True)
+
+
+def from_features(
+    features: torch.Tensor | np.ndarray,
+    labels: Sequence[Any] | np.ndarray | torch.Tensor,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+) -> ImageSource:
+    """Classes from feature vectors, one an image, that some backbone has already computed.
+
+    Args:
+        features: `[n, d]`.
+        labels: `[n]` whole numbers or texts.
+        names: names of the classes; label c is `names[c]`.
+        seed: seed of the order of a class's vectors, of which the first are its preview.
+
+    Example:
+        >>> from_features(np.eye(3), [0, 1, 1]).sizes.tolist()
+        [1, 2]
+    """
+    array = torch.as_tensor(features)
+    if array.dim() != 2:
+        raise InputError(
+            f"Expected features of shape [n, d] but got {tuple(array.shape)}; for images use "
+            "from_arrays."
+        )
+    return _from_rows(array, labels, names, seed, image=False)
+
+
+def _from_rows(
+    array: torch.Tensor, labels: Any, names: Sequence[str] | None, seed: int, image: bool
+) -> ImageSource:
+    titles, members = group_by_label(labels, names, seed)
+    total = sum(len(piece) for piece in members)
+    if total != len(array):
+        raise InputError(f"Expected one label an image but got {total} for {len(array)}.")
+    return ArraySource(array, titles, members, image)

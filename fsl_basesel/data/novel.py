@@ -1,0 +1,128 @@
+"""The novel task: for each class a support set and a test set that share no image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from fsl_basesel.data import counter
+from fsl_basesel.data.pool import ClassPool
+from fsl_basesel.data.source import ImageSet, ImageSource
+from fsl_basesel.errors import InputError
+
+
+class NovelTask:
+    """Novel classes with support and test images, drawn once for a repeat.
+
+    The draw is a function of (seed, repeat, class name) and nothing else, so every method that is
+    given the task of a repeat is judged on the same images. Smaller support sets are the first
+    part of larger ones: the 5-shot set lies within the 20-shot set.
+
+    Args:
+        source: the novel classes and their images.
+        shots: support images of each class.
+        queries: test images of each class; fewer where a class has no more left, at least one.
+        repeat: number of the draw.
+        seed: seed of all draws.
+
+    Example:
+        >>> import torch
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(20, 1, 4, 4), [0] * 10 + [1] * 10)
+        >>> task = NovelTask(source, shots=5, queries=4)
+        >>> len(task.support_set()), len(task.support_set(shots=1)), len(task.test_set())
+        (10, 2, 8)
+    """
+
+    def __init__(
+        self,
+        source: ImageSource,
+        shots: int = 20,
+        queries: int = 100,
+        repeat: int = 0,
+        seed: int = 0,
+    ) -> None:
+        for argument, value in (("shots", shots), ("queries", queries)):
+            if value < 1:
+                raise InputError(f"Expected {argument} to be at least 1 but got {value}.")
+        self.source, self.shots, self.queries = source, int(shots), int(queries)
+        self.repeat, self.seed = int(repeat), int(seed)
+        source.prepare(range(len(source)))
+        small = np.flatnonzero(source.sizes < self.shots + 1)
+        if len(small):
+            c = int(small[0])
+            raise InputError(
+                f"Expected at least shots + 1 = {self.shots + 1} images in every novel class but "
+                f"{source.names[c]!r} has {source.sizes[c]} ({len(small)} such); lower shots or "
+                "leave the class out."
+            )
+        self._order = [
+            counter.shuffled(counter.key(self.seed, "novel", self.repeat, name), range(size))
+            for name, size in zip(source.names, source.sizes.tolist(), strict=True)
+        ]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the novel classes, in label order."""
+        return self.source.names
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The family of each class, where the source knows families."""
+        return self.source.groups
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __repr__(self) -> str:
+        return (
+            f"NovelTask({len(self)} classes, shots={self.shots}, queries={self.queries}, "
+            f"repeat={self.repeat}, seed={self.seed})"
+        )
+
+    def drawn(self, repeat: int) -> NovelTask:
+        """The same classes with the support and test images of another repeat."""
+        return NovelTask(self.source, self.shots, self.queries, repeat, self.seed)
+
+    def support_set(self, shots: int | None = None) -> ImageSet:
+        """The support images, class after class; `shots` asks for the first so many of each."""
+        count = self.shots if shots is None else shots
+        if not 1 <= count <= self.shots:
+            raise InputError(
+                f"Expected shots from 1 to {self.shots} but got {shots}; make the NovelTask with "
+                "more shots."
+            )
+        return self._images([order[:count] for order in self._order])
+
+    def test_set(self, queries: int | None = None) -> ImageSet:
+        """The test images, class after class; `queries` asks for the first so many of each."""
+        count = self.queries if queries is None else queries
+        if not 1 <= count <= self.queries:
+            raise InputError(
+                f"Expected queries from 1 to {self.queries} but got {queries}; make the NovelTask "
+                "with more queries."
+            )
+        return self._images([order[self.shots :][:count] for order in self._order])
+
+    def _images(self, items: list[np.ndarray]) -> ImageSet:
+        classes = np.repeat(np.arange(len(items)), [len(piece) for piece in items])
+        return ImageSet(self.source, classes, np.concatenate(items), classes)
+
+
+def require_disjoint(
+    candidates: ClassPool | Iterable[str], novel: NovelTask | Iterable[str]
+) -> None:
+    """Refuse a class that is both a candidate and novel; classes are compared by name.
+
+    Example:
+        >>> require_disjoint(["cat", "dog"], ["fish"])
+    """
+    left = candidates.names if isinstance(candidates, ClassPool) else tuple(candidates)
+    right = novel.names if isinstance(novel, NovelTask) else tuple(novel)
+    common = sorted(set(left) & set(right))
+    if common:
+        raise InputError(
+            f"Expected no class to be both a candidate and novel but {common[0]!r} is both "
+            f"({len(common)} such); take it out of one of them."
+        )

@@ -1,0 +1,210 @@
+"""Where images come from: named classes, and batches of images by class and number."""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from fsl_basesel.data import cache
+from fsl_basesel.errors import InputError
+
+
+class ImageSource(abc.ABC):
+    """Classes and their images; a subclass says how images are made or read.
+
+    Image i of a class is the same image in every process. The images of a class are in random
+    order, so that its first ones are a fair sample.
+
+    Args:
+        names: one name a class, no two alike.
+        sizes: number of images of each class.
+        identity: what tells this source from another with the same names and sizes.
+        groups: for each class the family it belongs to, where there is one.
+
+    Attributes:
+        names: tuple of class names.
+        groups: tuple of group names, or None.
+        sizes: `[C]` int64 number of images of each class.
+        fingerprint: changes with anything that changes the images; for checkpoints.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        sizes: Sequence[int] | np.ndarray,
+        identity: Iterable[str | bytes] = (),
+        groups: Sequence[str] | None = None,
+    ) -> None:
+        self.names = tuple(str(name) for name in names)
+        self.groups = None if groups is None else tuple(groups)
+        self.sizes = np.asarray(sizes, np.int64)
+        self._position = {name: i for i, name in enumerate(self.names)}
+        if len(self._position) < len(self.names):
+            double = next(n for i, n in enumerate(self.names) if self._position[n] != i)
+            raise InputError(
+                f"Expected class names that differ but got {double!r} twice; rename one of them."
+            )
+        self._require_images()
+        parts = [type(self).__name__, *identity, *self.names, self.sizes.tobytes()]
+        self.fingerprint = cache.fingerprint(parts)
+
+    def _require_images(self) -> None:
+        empty = np.flatnonzero(self.sizes < 1)
+        if len(empty):
+            raise InputError(
+                f"Expected at least one image in every class but class {self.names[empty[0]]!r} "
+                f"has none ({len(empty)} such); add images or leave the class out."
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        total = int(self.sizes.sum())
+        return f"{type(self).__name__}({len(self)} classes, {total} images)"
+
+    @abc.abstractmethod
+    def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
+        """Image `items[b]` of class `classes[b]` for every b, `[B, ...]` float32."""
+
+    def prepare(  # noqa: B027  (most sources have nothing to do)
+        self, classes: Sequence[int], count: int | None = None
+    ) -> None:
+        """Make sure that the first `count` images of these classes (None: all) can be read.
+
+        Sources whose images may be damaged drop those here and `sizes` falls; others do nothing.
+        """
+
+    def positions(self, classes: Iterable[Any]) -> list[int]:
+        """Check classes given by number or by name and turn them into numbers.
+
+        Raises:
+            InputError: for a class that is not there or is named twice.
+        """
+        found: dict[int, None] = {}
+        for given in classes:
+            position = self._find(given)
+            if position in found:
+                raise InputError(
+                    f"Expected each class once but got {self.names[position]!r} twice; "
+                    "remove the second."
+                )
+            found[position] = None
+        return list(found)
+
+    def _find(self, given: Any) -> int:
+        if isinstance(given, str):
+            if given in self._position:
+                return self._position[given]
+            close = difflib.get_close_matches(given, self.names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"see the {len(self)} names."
+            raise InputError(f"Expected the name of a class but got {given!r}; {hint}")
+        try:
+            position = operator.index(given)
+        except TypeError:
+            raise InputError(
+                f"Expected a class as a number or a name but got {given!r}; use one of those."
+            ) from None
+        if not 0 <= position < len(self):
+            raise InputError(
+                f"Expected class numbers from 0 to {len(self) - 1} but got {position}; "
+                "use a number in that range or a name."
+            )
+        return position
+
+    def subset(self, classes: Iterable[Any]) -> ImageSource:
+        """The same images with these classes only, in this order."""
+        return _Subset(self, self.positions(classes))
+
+
+class _Subset(ImageSource):
+    """Some classes of another source."""
+
+    def __init__(self, base: ImageSource, chosen: list[int]) -> None:
+        self._base, self._chosen = base, np.asarray(chosen, np.int64)
+        groups = None if base.groups is None else [base.groups[c] for c in chosen]
+        names = [base.names[c] for c in chosen]
+        super().__init__(names, base.sizes[self._chosen], [base.fingerprint], groups)
+
+    def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
+        return self._base.images(self._chosen[classes], items)
+
+    def prepare(self, classes: Sequence[int], count: int | None = None) -> None:
+        self._base.prepare([int(self._chosen[c]) for c in classes], count)
+        self.sizes = self._base.sizes[self._chosen]
+
+
+class ImageSet(Dataset):
+    """Images with labels, as a `torch.utils.data.Dataset` that fetches whole batches at once.
+
+    Works with a plain `DataLoader` (which calls `__getitems__`), is small to pickle apart from its
+    source, and gives `batch` to code that needs no loader.
+
+    Args:
+        source: where the images come from.
+        classes: `[n]` class of each image, a number of the source.
+        items: `[n]` which image of that class.
+        labels: `[n]` label of each image.
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(4, 1, 2, 2), [0, 0, 1, 1], ["cat", "dog"])
+        >>> pictures = ImageSet(source, classes=[1, 0], items=[0, 1], labels=[7, 8])
+        >>> images, labels = pictures.batch([0, 1])
+        >>> images.shape, labels.tolist()
+        (torch.Size([2, 1, 2, 2]), [7, 8])
+    """
+
+    def __init__(
+        self,
+        source: ImageSource,
+        classes: Sequence[int] | np.ndarray,
+        items: Sequence[int] | np.ndarray,
+        labels: Sequence[int] | np.ndarray,
+    ) -> None:
+        self.source = source
+        self.classes = np.asarray(classes, np.int64)
+        self.items = np.asarray(items, np.int64)
+        self.labels = np.asarray(labels, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: Sequence[int] | np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images `[B, ...]` and labels `[B]` int64 at these positions."""
+        chosen = np.asarray(indices, np.int64)
+        images = self.source.images(self.classes[chosen], self.items[chosen])
+        return images, torch.from_numpy(self.labels[chosen])
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Expected an index below {len(self)} but got {index}.")
+        images, labels = self.batch([index])
+        return images[0], int(labels[0])
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[torch.Tensor, int]]:
+        """What a `DataLoader` calls for a batch; its default collate function takes the result."""
+        images, labels = self.batch(indices)
+        return list(zip(images.unbind(), labels.tolist(), strict=True))
+
+
+def first_images(
+    source: ImageSource, classes: Sequence[int], counts: np.ndarray, labels: Sequence[int]
+) -> ImageSet:
+    """The first `counts[c]` images of each of `classes`, class after class."""
+    numbers = np.asarray(classes, np.int64)
+    repeats = counts[numbers]
+    items = [np.arange(n, dtype=np.int64) for n in repeats.tolist()]
+    return ImageSet(
+        source,
+        np.repeat(numbers, repeats),
+        np.concatenate(items) if items else np.zeros(0, np.int64),
+        np.repeat(np.asarray(labels, np.int64), repeats),
+    )

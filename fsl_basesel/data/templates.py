@@ -1,0 +1,152 @@
+"""The bank of glyph templates: every class in every face, drawn once and kept in the cache."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import unicodedata
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fsl_basesel.data import cache, characters, duplicates
+
+SIDE = 32  # pixels of a template
+INK = 27  # pixels of its longer side that the glyph fills; the rest is margin
+_EM = 64  # pixels an em is drawn with before it is brought to size
+
+FACES: tuple[str, ...] = (
+    *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
+    *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
+)
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Templates of all classes, one after the other.
+
+    Attributes:
+        codes: `[C]` int64 code points of the classes, rising.
+        starts: `[C + 1]` int64; class c has the templates `starts[c] : starts[c + 1]`, one a face.
+        templates: `[T, SIDE, SIDE]` uint8, white ink on black, centred, of one size, slightly
+            blurred so that a threshold on it moves the outline (see `render`).
+    """
+
+    codes: np.ndarray
+    starts: np.ndarray
+    templates: np.ndarray
+
+
+_lock = threading.Lock()
+
+
+def bank() -> Bank:
+    """The bank of this machine's fonts: from memory, from the cache folder, or drawn anew."""
+    with _lock:
+        return _bank()
+
+
+@functools.lru_cache(maxsize=1)
+def _bank() -> Bank:
+    name = f"glyphs-{_bank_fingerprint()}.npz"
+    try:
+        with np.load(cache.cache_folder() / name, allow_pickle=False) as arrays:
+            return Bank(arrays["codes"], arrays["starts"], arrays["templates"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        pass  # none yet, or damaged: a zip carries checksums, so damage does not go unseen
+    made = draw_bank()
+    arrays = {"codes": made.codes, "starts": made.starts, "templates": made.templates}
+    cache.store(name, lambda file: np.savez(file, **arrays))
+    return made
+
+
+def font_files() -> list[Path]:
+    """The font files of `FACES`, which are part of matplotlib's wheel."""
+    import matplotlib
+
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    files = [folder / f"{face}.ttf" for face in FACES]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"Expected matplotlib's own fonts in {folder} but {', '.join(missing)} is not there; "
+            "reinstall matplotlib from its wheel, which carries them."
+        )
+    return files
+
+
+def _bank_fingerprint() -> str:
+    """Changes with whatever could change the bank: fonts, renderer, Unicode data, our own code."""
+    import PIL
+
+    sources = [Path(str(module.__file__)) for module in (characters, duplicates)] + [Path(__file__)]
+    content = [file.read_bytes() for file in (*font_files(), *sources)]
+    return cache.fingerprint([PIL.__version__, unicodedata.unidata_version, *content])
+
+
+def draw_bank() -> Bank:
+    """Draw every character in every face that has it and drop the near-duplicates."""
+    from matplotlib.ft2font import FT2Font
+
+    files = font_files()
+    charmaps = [FT2Font(str(file)).get_charmap() for file in files]
+    codes = np.array(characters.common_characters(charmaps), np.int64)
+    pictures, owners, faces = [], [], []
+    for number, (file, charmap) in enumerate(zip(files, charmaps, strict=True)):
+        present = np.array([i for i, code in enumerate(codes.tolist()) if code in charmap])
+        drawn, inked = _draw_face(file, codes[present].tolist())
+        pictures.append(drawn[inked])
+        owners.append(present[inked])
+        faces.append(np.full(int(inked.sum()), number))
+    owner, face = np.concatenate(owners), np.concatenate(faces)
+    order = np.lexsort((face, owner))
+    owner, face = owner[order], face[order]
+    templates = _blur(np.concatenate(pictures)[order])
+
+    counts = np.bincount(owner, minlength=len(codes))
+    twins = duplicates.near_duplicates(templates, owner, face)
+    kept = (counts >= characters.MINIMUM_FACES) & (twins < 0)
+    starts = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int64)
+    return Bank(codes[kept], starts, np.ascontiguousarray(templates[kept[owner]]))
+
+
+def _draw_face(file: Path, codes: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of the characters in one face, and which of them have ink at all."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    # The basic layout is in every build of Pillow; single characters need no other.
+    font = ImageFont.truetype(str(file), _EM, layout_engine=ImageFont.Layout.BASIC)
+    pictures = np.zeros((len(codes), SIDE, SIDE), np.uint8)
+    inked = np.zeros(len(codes), bool)
+    for i, code in enumerate(codes):
+        left, top, right, bottom = (int(edge) for edge in font.getbbox(chr(code)))
+        width, height = right - left, bottom - top
+        if width <= 0 or height <= 0:
+            continue
+        margin = math.ceil(max(width, height) * SIDE / INK / 2) + 1
+        canvas = Image.new("L", (width + 2 * margin, height + 2 * margin))
+        place = (margin - left, margin - top)
+        ImageDraw.Draw(canvas).text(place, chr(code), fill=255, font=font)
+        ink = canvas.getbbox()  # getbbox of the font counts the advance width too
+        if ink is None:
+            continue
+        side = max(ink[2] - ink[0], ink[3] - ink[1]) * SIDE / INK
+        x, y = (ink[0] + ink[2] - side) / 2, (ink[1] + ink[3] - side) / 2
+        window = (x, y, x + side, y + side)
+        fitted = canvas.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=window)
+        pictures[i] = np.asarray(fitted)
+        inked[i] = True
+    return pictures, inked
+
+
+def _blur(pictures: np.ndarray) -> np.ndarray:
+    """Smooth with the binomial 1-2-1 kernel both ways, in integers."""
+    padded = np.pad(pictures.astype(np.uint16), ((0, 0), (1, 1), (1, 1)))
+    rows = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
+    smooth = rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]
+    return ((smooth + 8) // 16).astype(np.uint8)
