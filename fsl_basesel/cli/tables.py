@@ -43,11 +43,9 @@ class Outcome:
         return relative_gap(self.selection.value, self.upper_bound)
 
 
-def new_table(**options: bool) -> Table:
+def new_table() -> Table:
     """A table of the project's look."""
-    return Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold", **options
-    )  # type: ignore[arg-type]
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
 
 
 def percent(share: float | None) -> str:
