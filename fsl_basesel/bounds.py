@@ -6,6 +6,7 @@ instance at hand and usually proves a selection optimal to within a hundredth of
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -105,12 +106,12 @@ def theorem_1(problem: SelectionProblem) -> Guarantee | None:
 
 
 def theorem_2(problem: SelectionProblem) -> Guarantee:
-    """Algorithm 2, corrected: h(U) >= (1 - g) h(OPT) + g h(A), g = (1 - 1/m)^(m - i).
+    """Algorithm 2, corrected: h(U) >= (1 - g) h(OPT) + g Q with g = (1 - 1/m)^(m - K).
 
-    A is what greedy has after i picks, so h(A) >= Q for i = K, B_s empty and lam = 0. The printed
-    theorem puts g = 1/e, its limit for m -> infinity; g is larger for every finite m, and the
-    printed bound fails on three classes (correction 10 in docs/paper.md). For other instances i = 0
-    is used, after a shift by the largest modular weight that makes the objective monotone.
+    For lam = 0, no cost and B_s empty; greedy has h(A) >= Q after K picks, and each of the other
+    m - K picks closes 1/m of what is missing. The printed theorem has g = 1/e, the limit for large
+    m, but g is larger for every m and the printed bound fails on three classes (correction 10 in
+    docs/paper.md). Other instances get the bound of `monotone_shift`.
     """
     m, k = problem.m, problem.k
     if not problem.selected and m <= k:
@@ -118,9 +119,50 @@ def theorem_2(problem: SelectionProblem) -> Guarantee:
     if not problem.selected and not problem.modular.any():
         rest = (1 - 1 / m) ** (m - k)
         return Guarantee(1 - rest, rest * average_similarity(problem))
+    return monotone_shift(problem)
+
+
+def monotone_shift(problem: SelectionProblem) -> Guarantee:
+    """Algorithms 2 and 3 (in expectation) for any lam and cost: a monotone objective in disguise.
+
+    As |U| = m, adding the largest modular weight w to every class's gain changes no pick and shifts
+    h(U) by m w; the shifted objective is monotone. Greedy (or a random one of the m best) closes
+    1/m of what is missing with each pick: h(U) >= (1 - g) h(OPT) + g (h(0) - m w), g = (1 - 1/m)^m.
+    """
+    m = problem.m
     rest = (1 - 1 / m) ** m if m else 0.0
-    shift = max(0.0, float(problem.modular[problem.unselected].max(initial=0.0)))
-    return Guarantee(1 - rest, rest * (problem.value([]) - m * shift))
+    weight = max(0.0, float(problem.modular[problem.unselected].max(initial=0.0)))
+    return Guarantee(1 - rest, rest * (problem.value([]) - m * weight))
+
+
+def theorem_4_random_greedy(problem: SelectionProblem) -> Guarantee:
+    """Algorithm 3 in expectation, corrected: `monotone_shift`, or the same for the complement.
+
+    For 2m > |B_u| the algorithm drops r - m classes; a drop costs at most the class's gain over
+    nothing, which takes the place of the modular weight.
+    """
+    dropped = len(problem.unselected) - problem.m
+    if problem.m <= dropped:
+        return dataclasses.replace(monotone_shift(problem), expected=True)
+    rest = (1 - 1 / dropped) ** dropped if dropped else 0.0
+    weight = max(0.0, float(problem.gains([])[problem.unselected].max()))
+    everything = problem.value(problem.unselected)
+    return Guarantee(1 - rest, rest * (everything - dropped * weight), expected=True)
+
+
+def theorem_4_double_greedy(problem: SelectionProblem) -> Guarantee:
+    """Algorithm 4, corrected: a weighted mean of the optimum and both ends.
+
+    The weights of h(OPT), h(0) and h(B_u) are 2 sqrt(m (r-m)), r-m and m, with r = |B_u|,
+    up to a term of order 1/T for T steps. The paper replaces h(0) by Q, as if the algorithm began
+    with K classes, but it begins with none (correction 11 in docs/paper.md).
+    """
+    r, m = len(problem.unselected), problem.m
+    root = 2 * math.sqrt((r - m) * m)
+    if not root:
+        return Guarantee(1.0, 0.0)
+    ends = (r - m) * problem.value([]) + m * problem.value(problem.unselected)
+    return Guarantee(root / (root + r), ends / (root + r))
 
 
 def theorem_2_as_printed(problem: SelectionProblem) -> Guarantee:
@@ -128,10 +170,11 @@ def theorem_2_as_printed(problem: SelectionProblem) -> Guarantee:
     return Guarantee(1 - 1 / math.e, average_similarity(problem) / math.e)
 
 
-def theorem_4_random_greedy(problem: SelectionProblem) -> Guarantee:
-    """Algorithm 3: E h(U) >= (1 - m/(e r))/e h(OPT) + C1 Q, with r = |B_u| and B_s empty.
+def theorem_4_random_greedy_as_printed(problem: SelectionProblem) -> Guarantee:
+    """E h(U) >= (1 - m/(e r))/e h(OPT) + C1 Q, r = |B_u|, as the paper has it.
 
     C1 = 1/e + (1 - 1/e)(m/r - lam), positive for lam < 1/(e - 1) (correction 9 in docs/paper.md).
+    Not true of every instance: limits K -> 0 and m -> infinity are taken on the way.
     """
     share = problem.m / len(problem.unselected)
     c1 = 1 / math.e + (1 - 1 / math.e) * (share - problem.lam)
@@ -139,14 +182,12 @@ def theorem_4_random_greedy(problem: SelectionProblem) -> Guarantee:
     return Guarantee(ratio, c1 * average_similarity(problem), expected=True)
 
 
-def theorem_4_double_greedy(problem: SelectionProblem) -> Guarantee:
-    """Algorithm 4: h(U) >= (1 + r/(2 sqrt((r-m) m)))^-1 h(OPT) + C2 Q, with r = |B_u|, B_s empty.
+def theorem_4_double_greedy_as_printed(problem: SelectionProblem) -> Guarantee:
+    """h(U) >= (1 + r/(2 sqrt((r-m) m)))^-1 h(OPT) + C2 Q, r = |B_u|, as the paper has it.
 
-    C2 = (1 - lam) r / (2 sqrt((r-m) m) + r). The paper drops K beside m and a term of order 1/T.
+    C2 = (1 - lam) r / (2 sqrt((r-m) m) + r). Not true of every instance.
     """
     r, m = len(problem.unselected), problem.m
-    if m in (0, r):
-        return Guarantee(1.0, 0.0)
     root = 2 * math.sqrt((r - m) * m)
     c2 = (1 - problem.lam) * r / (root + r)
     return Guarantee(root / (root + r), c2 * average_similarity(problem))

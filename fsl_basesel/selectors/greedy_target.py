@@ -30,7 +30,9 @@ class GreedyOnTarget(Selector):
     """
 
     name: ClassVar[str] = "greedy-target"
-    guarantee: ClassVar[str] = "h(U) - h0 >= (1 - 1/e) (h(OPT) - h0), Theorem 2 as corrected"
+    guarantee: ClassVar[str] = (
+        "h(U) >= (1 - g) h(OPT) + g Q, g = (1 - 1/m)^(m - K), lam = 0 (Theorem 2)"
+    )
 
     form: str = "auto"
 

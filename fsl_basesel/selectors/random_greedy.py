@@ -24,7 +24,7 @@ class RandomGreedy(Selector):
 
     name: ClassVar[str] = "random-greedy"
     randomized: ClassVar[bool] = True
-    guarantee: ClassVar[str] = "E h(U) >= (1 - m/(e r))/e h(OPT) + C1 Q, r = |B_u| (Theorem 4)"
+    guarantee: ClassVar[str] = "E h(U) >= (1 - 1/e) h(OPT) + constant of the instance (Theorem 4)"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         if 2 * problem.m <= len(problem.unselected):

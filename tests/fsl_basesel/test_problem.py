@@ -75,9 +75,11 @@ def test_own_similarity_function_and_general_selection() -> None:
     rng = np.random.default_rng(0)
     candidates, novel = rng.random((7, 3)), rng.random((4, 3))
     problem = SelectionProblem.from_centroids(
-        candidates, novel, m=2, k=1, similarity=lambda block, target: -torch.cdist(
-            torch.tensor(block), torch.tensor(target)
-        )
+        candidates,
+        novel,
+        m=2,
+        k=1,
+        similarity=lambda block, target: -torch.cdist(torch.tensor(block), torch.tensor(target)),
     )
     distance = np.linalg.norm(novel[:, None] - candidates[None], axis=2)
     assert np.allclose(problem.similarity.numpy(), -distance)
@@ -106,33 +108,33 @@ def test_huge_and_tiny_features_keep_their_direction() -> None:
 
 GOOD = np.full((2, 3), 0.5)
 BAD_INPUT = {
-    "nan": (dict(similarity=[[0.1, float("nan")]], m=1), "`similarity` to hold finite .* nan at"),
-    "inf": (dict(similarity=[[0.1, float("inf")]], m=1), "`similarity` to hold finite .* inf at"),
-    "one dimension": (dict(similarity=[0.1, 0.2], m=1), r"`similarity` .*shape \(2,\)"),
-    "empty novel": (dict(similarity=np.empty((0, 3)), m=1), r"at least one row .*\(0, 3\)"),
-    "text": (dict(similarity=[["a", "b"]], m=1), "`similarity` .*dtype <U1"),
-    "complex": (dict(similarity=GOOD + 1j, m=1), "dtype complex128"),
-    "m negative": (dict(m=-1), "`m` to be at least 0 and at most 3.* got -1"),
-    "m too large": (dict(m=4), "`m` .*at most 3, the candidates not yet selected, but got 4"),
-    "m above what is left": (dict(m=3, selected=[1]), "`m` .*at most 2.* but got 3"),
-    "m a fraction": (dict(m=1.5), "`m` to be an integer but got 1.5"),
-    "m a truth value": (dict(m=True), "`m` to be an integer but got True"),
-    "k zero": (dict(k=0), "`k` to be at least 1 but got 0"),
-    "lam negative": (dict(lam=-0.1), "`lam` to be finite and at least 0 but got -0.1"),
-    "lam nan": (dict(lam=float("nan")), "`lam` .*got nan"),
-    "lam text": (dict(lam="big"), "`lam` to be a number but got 'big'"),
-    "mu negative": (dict(mu=-1), "`mu` .*got -1"),
-    "selected out of range": (dict(selected=[3]), "`selected` .*0 to 2 but got 3"),
-    "selected negative": (dict(selected=[-1]), "`selected` .*got -1"),
-    "selected twice": (dict(selected=[1, 1]), "`selected` .*1 came more than once"),
-    "selected no numbers": (dict(selected=["cat"]), r"`selected` .*got \['cat'\]"),
-    "selected a number": (dict(selected=1), "`selected` .*got 1"),
-    "cost too short": (dict(cost=[1.0], mu=1), r"`cost` to be 3 numbers.* shape \(1,\)"),
-    "cost nan": (dict(cost=[1, 2, float("nan")], mu=1), "`cost` to be finite .*candidate 2"),
-    "names twice": (dict(names=["a", "b", "a"]), "`names` to be unique but 'a'"),
-    "names too few": (dict(names=["a"]), r"`names` to name every candidate \(3\) .*1 names"),
-    "novel names twice": (dict(novel_names=["n", "n"]), "`novel_names` to be unique but 'n'"),
-    "floor too high": (dict(floor=0.6), "`floor` to be at most the smallest similarity"),
+    "nan": ({"similarity": [[0.1, float("nan")]], "m": 1}, "`similarity` to hold finite .* nan at"),
+    "inf": ({"similarity": [[0.1, float("inf")]], "m": 1}, "`similarity` to hold finite .* inf at"),
+    "one dimension": ({"similarity": [0.1, 0.2], "m": 1}, r"`similarity` .*shape \(2,\)"),
+    "empty novel": ({"similarity": np.empty((0, 3)), "m": 1}, r"at least one row .*\(0, 3\)"),
+    "text": ({"similarity": [["a", "b"]], "m": 1}, "`similarity` .*dtype <U1"),
+    "complex": ({"similarity": GOOD + 1j, "m": 1}, "dtype complex128"),
+    "m negative": ({"m": -1}, "`m` to be at least 0 and at most 3.* got -1"),
+    "m too large": ({"m": 4}, "`m` .*at most 3, the candidates not yet selected, but got 4"),
+    "m above what is left": ({"m": 3, "selected": [1]}, "`m` .*at most 2.* but got 3"),
+    "m a fraction": ({"m": 1.5}, "`m` to be an integer but got 1.5"),
+    "m a truth value": ({"m": True}, "`m` to be an integer but got True"),
+    "k zero": ({"k": 0}, "`k` to be at least 1 but got 0"),
+    "lam negative": ({"lam": -0.1}, "`lam` to be finite and at least 0 but got -0.1"),
+    "lam nan": ({"lam": float("nan")}, "`lam` .*got nan"),
+    "lam text": ({"lam": "big"}, "`lam` to be a number but got 'big'"),
+    "mu negative": ({"mu": -1}, "`mu` .*got -1"),
+    "selected out of range": ({"selected": [3]}, "`selected` .*0 to 2 but got 3"),
+    "selected negative": ({"selected": [-1]}, "`selected` .*got -1"),
+    "selected twice": ({"selected": [1, 1]}, "`selected` .*1 came more than once"),
+    "selected no numbers": ({"selected": ["cat"]}, r"`selected` .*got \['cat'\]"),
+    "selected a number": ({"selected": 1}, "`selected` .*got 1"),
+    "cost too short": ({"cost": [1.0], "mu": 1}, r"`cost` to be 3 numbers.* shape \(1,\)"),
+    "cost nan": ({"cost": [1, 2, float("nan")], "mu": 1}, "`cost` to be finite .*candidate 2"),
+    "names twice": ({"names": ["a", "b", "a"]}, "`names` to be unique but 'a'"),
+    "names too few": ({"names": ["a"]}, r"`names` to name every candidate \(3\) .*1 names"),
+    "novel names twice": ({"novel_names": ["n", "n"]}, "`novel_names` to be unique but 'n'"),
+    "floor too high": ({"floor": 0.6}, "`floor` to be at most the smallest similarity"),
 }
 
 
@@ -145,12 +147,12 @@ def test_bad_input_is_refused_with_argument_expectation_and_value(case: str) -> 
 
 def test_bad_centroids_are_refused() -> None:
     fine = np.eye(3)
+    zero = np.diag([1.0, 0.0, 1.0])
     with pytest.raises(InputError, match=r"row 1 \(class 'dog'\) is all zeros"):
-        zero = np.diag([1.0, 0.0, 1.0])
         SelectionProblem.from_centroids(zero, fine, m=1, names=["cat", "dog", "emu"])
     with pytest.raises(InputError, match="same number of dimensions but got 3 and 2"):
         SelectionProblem.from_centroids(fine, np.ones((2, 2)), m=1)
-    with pytest.raises(InputError, match="`novel` .*at least one row"):
+    with pytest.raises(InputError, match=r"`novel` .*at least one row"):
         SelectionProblem.from_centroids(fine, np.empty((0, 3)), m=1)
     with pytest.raises(InputError, match="`candidates` to hold finite"):
         SelectionProblem.from_centroids(fine * np.nan, fine, m=1)
@@ -160,7 +162,7 @@ def test_bad_indices_are_refused() -> None:
     problem = SelectionProblem(GOOD, m=1, k=1, selected=[0])
     with pytest.raises(InputError, match="outside the classes already selected but got 0"):
         problem.value([0])
-    with pytest.raises(InputError, match="`indices` .*got 7"):
+    with pytest.raises(InputError, match=r"`indices` .*got 7"):
         problem.gains([7])
     with pytest.raises(InputError, match="between 0 and 1"):
         problem.multilinear([0.0, 1.5, 0.0])

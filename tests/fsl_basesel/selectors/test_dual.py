@@ -19,10 +19,13 @@ def milp_optimum(problem: fb.SelectionProblem) -> float:
     """
     similarity = problem.similarity.double().numpy()
     n, b = similarity.shape
-    assert problem.floor == 0.0 and not problem.selected
+    assert problem.floor == 0.0
+    assert not problem.selected
     objective = -np.concatenate([-problem.modular, similarity.ravel() / (n * problem.k)])
     total = sparse.hstack([np.ones((1, b)), sparse.csr_matrix((1, n * b))])
-    per_row = sparse.hstack([sparse.csr_matrix((n, b)), sparse.kron(sparse.eye(n), np.ones((1, b)))])
+    per_row = sparse.hstack(
+        [sparse.csr_matrix((n, b)), sparse.kron(sparse.eye(n), np.ones((1, b)))]
+    )
     linked = sparse.hstack([-sparse.vstack([sparse.eye(b)] * n), sparse.eye(n * b)])
     result = milp(
         objective,

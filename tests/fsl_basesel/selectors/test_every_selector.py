@@ -1,4 +1,4 @@
-"""One tester for every selector: exact cardinality, B_s respected, values exact, same seed same answer."""
+"""One tester for every selector: exact cardinality, B_s respected, exact values, one seed."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def test_same_seed_same_answer(selector: fb.Selector, seed: int) -> None:
 
 
 EDGES = {
-    "none asked for": dict(m=0),
-    "all asked for": dict(m=6),
-    "all but one": dict(m=5),
-    "one": dict(m=1),
-    "k larger than the pool": dict(m=3, k=20),
-    "everything already selected": dict(m=0, selected=range(6)),
-    "one left to choose": dict(m=1, selected=range(5)),
-    "strong diversity": dict(m=3, lam=10.0),
-    "cost dominates": dict(m=3, cost=range(6), mu=5.0),
-    "negative cost": dict(m=3, cost=[-1, 0, 1, 0, 0, 0], mu=1.0),
+    "none asked for": {"m": 0},
+    "all asked for": {"m": 6},
+    "all but one": {"m": 5},
+    "one": {"m": 1},
+    "k larger than the pool": {"m": 3, "k": 20},
+    "everything already selected": {"m": 0, "selected": range(6)},
+    "one left to choose": {"m": 1, "selected": range(5)},
+    "strong diversity": {"m": 3, "lam": 10.0},
+    "cost dominates": {"m": 3, "cost": range(6), "mu": 5.0},
+    "negative cost": {"m": 3, "cost": [-1, 0, 1, 0, 0, 0], "mu": 1.0},
 }
 
 
@@ -105,11 +105,11 @@ def test_methods_that_need_centroids_say_so() -> None:
 
 def test_unknown_method_and_bad_settings_are_refused() -> None:
     problem = fb.SelectionProblem(np.eye(3), m=1, k=1)
-    with pytest.raises(fb.InputError, match="`method` to be one of auto, paper.*got 'best'"):
+    with pytest.raises(fb.InputError, match=r"`method` to be one of auto, paper.*got 'best'"):
         fb.select(problem, "best")
-    with pytest.raises(fb.InputError, match="`seed` .*-1"):
+    with pytest.raises(fb.InputError, match=r"`seed` .*-1"):
         fb.select(problem, seed=-1)
-    with pytest.raises(fb.InputError, match="`form` .*'eager'"):
+    with pytest.raises(fb.InputError, match=r"`form` .*'eager'"):
         fb.GreedyOnTarget(form="eager").select(problem)
     with pytest.raises(fb.InputError, match="`gap` to be at least 0"):
         fb.LagrangianDual(gap=-1.0).select(problem)
@@ -118,7 +118,9 @@ def test_unknown_method_and_bad_settings_are_refused() -> None:
 def test_every_selector_states_its_contract() -> None:
     for name in fb.methods():
         selector = SELECTORS_BY_NAME[name]
-        assert selector.name == name and selector.guarantee and selector.__doc__
+        assert selector.name == name
+        assert selector.guarantee
+        assert selector.__doc__
 
 
 def test_domain_similarity_ranks_by_cosine_to_the_mean() -> None:

@@ -10,7 +10,9 @@ from fsl_basesel.selectors import greedy_target
 from tests.fsl_basesel.enumeration import optimum, random_problem
 
 
-def clustered(seed: int, n_novel: int, n_candidates: int, **settings: object) -> fb.SelectionProblem:
+def clustered(
+    seed: int, n_novel: int, n_candidates: int, **settings: object
+) -> fb.SelectionProblem:
     rng = np.random.default_rng(seed)
     centres = np.abs(rng.standard_normal((12, 16)))
     draw = lambda count: np.maximum(  # noqa: E731
