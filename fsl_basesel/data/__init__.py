@@ -1,6 +1,8 @@
 """Classes and images: the candidate pool, the novel task, and the sources they are made from."""
 
 from fsl_basesel.data.arrays import from_arrays, from_features
+from fsl_basesel.data.datasets import dataset_labels, from_dataset
+from fsl_basesel.data.folder import image_folder
 from fsl_basesel.data.glyphs import (
     GlyphSource,
     GlyphSplits,
@@ -9,24 +11,35 @@ from fsl_basesel.data.glyphs import (
     glyph_splits,
     glyphs,
 )
+from fsl_basesel.data.labelling import LabellingQueue, LabelsPending
 from fsl_basesel.data.novel import NovelTask, require_disjoint
 from fsl_basesel.data.pool import ClassPool
+from fsl_basesel.data.reading import CorruptImageError
 from fsl_basesel.data.render import Style
-from fsl_basesel.data.source import ImageSet, ImageSource
+from fsl_basesel.data.source import Dropped, ImageSet, ImageSource
+from fsl_basesel.data.splitting import split_classes
 
 __all__ = [
     "ClassPool",
+    "CorruptImageError",
+    "Dropped",
     "GlyphSource",
     "GlyphSplits",
     "ImageSet",
     "ImageSource",
+    "LabellingQueue",
+    "LabelsPending",
     "NovelTask",
     "Style",
+    "dataset_labels",
     "from_arrays",
+    "from_dataset",
     "from_features",
     "glyph_codes",
     "glyph_groups",
     "glyph_splits",
     "glyphs",
+    "image_folder",
     "require_disjoint",
+    "split_classes",
 ]

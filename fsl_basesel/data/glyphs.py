@@ -50,7 +50,7 @@ class GlyphSource(ImageSource):
     ) -> None:
         if per_class < 1 or size < 8:
             raise InputError(
-                "Expected per_class of at least 1 and size of at least 8 but got "
+                "Expected `per_class` of at least 1 and `size` of at least 8 but got "
                 f"per_class={per_class} and size={size}."
             )
         everything = bank()
@@ -110,7 +110,7 @@ def glyph_codes(group: str | None = None) -> list[int]:
     found = [code for code in codes if characters.group_of(code) == group]
     if not found:
         raise InputError(
-            f"Expected group to be one of {', '.join(glyph_groups())} but got {group!r}."
+            f"Expected `group` to be one of {', '.join(glyph_groups())} but got {group!r}."
         )
     return found
 
@@ -164,7 +164,7 @@ def glyph_splits(
         []
     """
     if domain not in DOMAINS:
-        raise InputError(f"Expected domain to be one of {', '.join(DOMAINS)} but got {domain!r}.")
+        raise InputError(f"Expected `domain` to be one of {', '.join(DOMAINS)} but got {domain!r}.")
     wanted = {"transfer": characters.TRANSFER_GROUPS, "fine": {characters.FINE_GROUP}}.get(domain)
     everything = bank().codes
     # Two orders: novel classes taken from the front of one leave the front of the other unbiased.
@@ -193,7 +193,7 @@ def glyph_splits(
 def _take(codes: list[int], count: int, argument: str, domain: str) -> list[int]:
     if not 1 <= count <= len(codes):
         raise InputError(
-            f"Expected {argument} from 1 to {len(codes)} in the {domain} domain but got {count}."
+            f"Expected `{argument}` from 1 to {len(codes)} in the {domain} domain but got {count}."
         )
     return codes[:count]
 

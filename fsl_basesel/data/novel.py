@@ -45,7 +45,7 @@ class NovelTask:
     ) -> None:
         for argument, value in (("shots", shots), ("queries", queries)):
             if value < 1:
-                raise InputError(f"Expected {argument} to be at least 1 but got {value}.")
+                raise InputError(f"Expected `{argument}` to be at least 1 but got {value}.")
         self.source, self.shots, self.queries = source, int(shots), int(queries)
         self.repeat, self.seed = int(repeat), int(seed)
         source.prepare(range(len(source)))
@@ -90,7 +90,7 @@ class NovelTask:
         count = self.shots if shots is None else shots
         if not 1 <= count <= self.shots:
             raise InputError(
-                f"Expected shots from 1 to {self.shots} but got {shots}; make the NovelTask with "
+                f"Expected `shots` from 1 to {self.shots} but got {shots}; make the NovelTask with "
                 "more shots."
             )
         return self._images([order[:count] for order in self._order])
@@ -100,8 +100,8 @@ class NovelTask:
         count = self.queries if queries is None else queries
         if not 1 <= count <= self.queries:
             raise InputError(
-                f"Expected queries from 1 to {self.queries} but got {queries}; make the NovelTask "
-                "with more queries."
+                f"Expected `queries` from 1 to {self.queries} but got {queries}; make the "
+                "NovelTask with more queries."
             )
         return self._images([order[self.shots :][:count] for order in self._order])
 

@@ -44,12 +44,13 @@ class ClassPool:
         self.preview = DEFAULT_PREVIEW if preview is None else int(preview)
         if self.preview < 1:
             raise InputError(
-                f"Expected preview to be at least 1 but got {preview}; "
+                f"Expected `preview` to be at least 1 but got {preview}; "
                 "a class must show an image to have a centroid."
             )
         self._needed = 1 if preview is None else self.preview
         self._expanded: dict[int, None] = {}
         self._require(range(len(self)), self._needed)
+        self._shown = np.minimum(source.sizes, self.preview)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,7 +103,7 @@ class ClassPool:
         chosen = self._chosen(classes, list(range(len(self))))
         self.source.prepare(chosen, self.preview)
         self._require(chosen, self._needed)
-        counts = np.minimum(self.source.sizes, self.preview)
+        counts = np.minimum(self.source.sizes, self._shown)
         return first_images(self.source, chosen, counts, chosen)
 
     def training_set(self, classes: Iterable[Any] | None = None) -> ImageSet:
@@ -128,8 +129,10 @@ class ClassPool:
     def _require(self, classes: Iterable[int], count: int) -> None:
         for c in classes:
             if self.source.sizes[c] < count:
+                bad = sum(dropped.class_name == self.names[c] for dropped in self.source.dropped)
+                without = f" without the {bad} that cannot be read" if bad else ""
                 raise InputError(
                     f"Expected at least {count} image(s) in every class but {self.names[c]!r} has "
-                    f"{self.source.sizes[c]}; add images, ask for a smaller preview, or leave the "
-                    "class out."
+                    f"{self.source.sizes[c]}{without}; add images, ask for a smaller `preview`, or "
+                    "leave the class out."
                 )

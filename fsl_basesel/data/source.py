@@ -6,7 +6,7 @@ import abc
 import difflib
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,20 @@ from torch.utils.data import Dataset
 
 from fsl_basesel.data import cache
 from fsl_basesel.errors import InputError
+
+
+class Dropped(NamedTuple):
+    """An unreadable image that was left out.
+
+    Attributes:
+        class_name: the class it belongs to.
+        image: which image it is.
+        reason: what was wrong with it.
+    """
+
+    class_name: str
+    image: str
+    reason: str
 
 
 class ImageSource(abc.ABC):
@@ -32,6 +46,7 @@ class ImageSource(abc.ABC):
         names: tuple of class names.
         groups: tuple of group names, or None.
         sizes: `[C]` int64 number of images of each class.
+        dropped: images that were left out because they could not be read.
         fingerprint: changes with anything that changes the images; for checkpoints.
     """
 
@@ -44,7 +59,8 @@ class ImageSource(abc.ABC):
     ) -> None:
         self.names = tuple(str(name) for name in names)
         self.groups = None if groups is None else tuple(groups)
-        self.sizes = np.asarray(sizes, np.int64)
+        self.sizes = np.array(sizes, np.int64)
+        self.dropped: list[Dropped] = []
         self._position = {name: i for i, name in enumerate(self.names)}
         if len(self._position) < len(self.names):
             double = next(n for i, n in enumerate(self.names) if self._position[n] != i)
@@ -139,6 +155,7 @@ class _Subset(ImageSource):
     def prepare(self, classes: Sequence[int], count: int | None = None) -> None:
         self._base.prepare([int(self._chosen[c]) for c in classes], count)
         self.sizes = self._base.sizes[self._chosen]
+        self.dropped = [d for d in self._base.dropped if d.class_name in self._position]
 
 
 class ImageSet(Dataset):

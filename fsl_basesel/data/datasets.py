@@ -1,0 +1,179 @@
+"""Classes from a torchvision or learn2learn data set; no image is opened to learn its label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import ConcatDataset, Subset
+
+from fsl_basesel.data.arrays import group_by_label
+from fsl_basesel.data.pictures import as_tensor, fit
+from fsl_basesel.data.reading import ReadSource
+from fsl_basesel.errors import InputError
+
+# Where data sets keep their labels: a label an image, or an (image, label) pair an image.
+_LABELS = ("targets", "labels", "_labels", "y")
+_PAIRS = ("samples", "_samples", "imgs", "data", "_flat_character_images")
+_NAMES = ("classes", "categories", "_characters")
+
+
+def dataset_labels(dataset: Any) -> list[Any] | None:
+    """The label of every image as `dataset[i]` would give it, or None where it cannot be told.
+
+    Looks at what data sets of torchvision and learn2learn keep in memory, through `Subset`,
+    `ConcatDataset` and other wrappers, and opens no image.
+
+    Example:
+        >>> from torch.utils.data import TensorDataset
+        >>> data = TensorDataset(torch.rand(4, 1, 8, 8))
+        >>> data.targets = [0, 0, 1, 1]
+        >>> dataset_labels(Subset(data, [1, 2]))
+        [0, 1]
+    """
+    if isinstance(dataset, Subset):
+        inner = dataset_labels(dataset.dataset)
+        return None if inner is None else [inner[i] for i in dataset.indices]
+    if isinstance(dataset, ConcatDataset):
+        parts = [dataset_labels(part) for part in dataset.datasets]
+        return None if any(p is None for p in parts) else [x for part in parts for x in part or ()]
+    found = _kept_labels(dataset)
+    if found is None:
+        inner = getattr(dataset, "dataset", None)
+        if inner is None or len(inner) != len(dataset):
+            return None
+        found = dataset_labels(inner)
+    change = getattr(dataset, "target_transform", None)
+    if found is None or change is None:
+        return found
+    changed = {label: change(label) for label in dict.fromkeys(found)}
+    return [changed[label] for label in found]
+
+
+def _kept_labels(dataset: Any) -> list[Any] | None:
+    count = len(dataset)
+    table = getattr(dataset, "indices_to_labels", None)  # learn2learn's MetaDataset and others
+    if isinstance(table, Mapping) and len(table) == count:
+        return [_plain(table[i]) for i in range(count)]
+    for attribute in _LABELS:
+        values = getattr(dataset, attribute, None)
+        kept = isinstance(values, list | tuple | np.ndarray | torch.Tensor)
+        if kept and len(values) == count and count and np.ndim(values[0]) == 0:
+            return [_plain(value) for value in values]
+    for attribute in _PAIRS:
+        values = getattr(dataset, attribute, None)
+        if isinstance(values, Sequence) and len(values) == count and count:
+            pair = values[0]
+            if isinstance(pair, tuple | list) and len(pair) == 2 and np.ndim(pair[1]) == 0:
+                return [_plain(label) for _, label in values]
+    return None
+
+
+def _plain(label: Any) -> Any:
+    """A label as a Python number or text; learn2learn keeps some whole numbers as floats."""
+    value = label.item() if hasattr(label, "item") else label
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _kept_names(dataset: Any) -> list[str] | None:
+    """Class names that the data set or the one it wraps keeps, made to differ."""
+    for attribute in _NAMES:
+        values = getattr(dataset, attribute, None)
+        if isinstance(values, list | tuple) and values:
+            # ImageNet's classes are tuples of synonyms, and two pairs of them have the same name.
+            texts = [", ".join(v) if isinstance(v, tuple) else str(v) for v in values]
+            return [t if texts.count(t) == 1 else f"{t} ({i})" for i, t in enumerate(texts)]
+    inner = getattr(dataset, "dataset", None)
+    return None if inner is None or isinstance(inner, ConcatDataset) else _kept_names(inner)
+
+
+class DatasetSource(ReadSource):
+    """Images of a data set; see `from_dataset`."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        titles: list[str],
+        members: list[np.ndarray],
+        size: int | None,
+        transform: Callable[[Any], Any] | None,
+        on_corrupt: str,
+    ) -> None:
+        self._dataset, self._size, self._transform = dataset, size, transform
+        identity: list[str | bytes] = [
+            type(dataset).__name__,
+            repr(size),
+            *(piece.tobytes() for piece in members),
+        ]
+        super().__init__(titles, members, on_corrupt, identity)
+
+    def read(self, class_number: int, member: int) -> torch.Tensor:
+        """Ask the data set for one image."""
+        item = self._dataset[member]
+        image = item[0] if isinstance(item, tuple | list) else item
+        if self._transform is not None:
+            image = self._transform(image)
+        if self._size is not None:
+            if not hasattr(image, "resize") or not hasattr(image, "crop"):
+                raise InputError(
+                    f"Expected PIL pictures for `size` but got {type(image).__name__}; resize in "
+                    "the data set's own transform and leave `size` out."
+                )
+            image = fit(image, self._size)
+        return as_tensor(image)
+
+    def describe(self, class_number: int, member: int) -> str:
+        """Which image of the data set it is, and its file where the data set says."""
+        for attribute in ("samples", "_samples", "imgs", "_image_files"):
+            files = getattr(self._dataset, attribute, None)
+            if isinstance(files, Sequence) and len(files) == len(self._dataset):
+                entry = files[member]
+                return str(entry[0] if isinstance(entry, tuple | list) else entry)
+        return f"image {member}"
+
+
+def from_dataset(
+    dataset: Any,
+    labels: Sequence[Any] | np.ndarray | torch.Tensor | None = None,
+    names: Sequence[str] | None = None,
+    size: int | None = None,
+    transform: Callable[[Any], Any] | None = None,
+    on_corrupt: str = "raise",
+    seed: int = 0,
+) -> DatasetSource:
+    """Classes from a data set whose items are (image, label), such as torchvision's.
+
+    Args:
+        dataset: anything with `len` and `[i]`.
+        labels: the label of each image, where the data set does not keep them in `targets`,
+            `labels`, `samples` or the like. Images are never opened to find out.
+        names: names of the classes; label c is `names[c]`. None takes the data set's own.
+        size: side of the images, for data sets that give PIL pictures of various sizes.
+        transform: applied to what the data set gives, before `size`; the same result each time.
+        on_corrupt: "raise" or "skip", see `ReadSource`.
+        seed: seed of the order of a class's images, of which the first are its preview.
+
+    Example:
+        >>> from torchvision.datasets import FakeData
+        >>> data = FakeData(size=6, image_size=(3, 8, 8), num_classes=2)
+        >>> source = from_dataset(data, labels=[0, 1, 0, 1, 0, 1], names=["cat", "dog"])
+        >>> source.images(np.array([0, 1]), np.array([0, 2])).shape
+        torch.Size([2, 3, 8, 8])
+    """
+    found = dataset_labels(dataset) if labels is None else labels
+    if found is None:
+        raise InputError(
+            f"Expected {type(dataset).__name__} to keep its labels in one of "
+            f"{', '.join(_LABELS + _PAIRS)} but it does not; pass `labels`, one for each image."
+        )
+    if len(found) != len(dataset):
+        raise InputError(
+            f"Expected one label an image but got {len(found)} for {len(dataset)} images."
+        )
+    own = _kept_names(dataset) if names is None else None
+    titles, members = group_by_label(found, names, seed)
+    if own is not None and all(title.isdecimal() and int(title) < len(own) for title in titles):
+        titles = [own[int(title)] for title in titles]
+    return DatasetSource(dataset, titles, members, size, transform, on_corrupt)

@@ -1,0 +1,149 @@
+"""A pool whose chosen classes are labelled by people between the stages of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fsl_basesel.data.folder import EXTENSIONS, FolderSource
+from fsl_basesel.data.pool import ClassPool
+from fsl_basesel.errors import InputError
+
+
+class LabelsPending(RuntimeError):  # noqa: N818  (not a fault: the run waits for people)
+    """Chosen classes still wait for their images; the message says which and where to put them.
+
+    Attributes:
+        classes: names of the classes that wait.
+        queue: the file that lists them.
+    """
+
+    def __init__(self, classes: list[str], queue: Path, folder: Path, needed: int) -> None:
+        self.classes, self.queue = classes, queue
+        shown = ", ".join(classes[:5]) + (", ..." if len(classes) > 5 else "")
+        super().__init__(
+            f"{len(classes)} chosen class(es) wait for their images: {shown}. Put at least "
+            f"{needed} image(s) of each into a folder of its name in {folder} and run the same "
+            f"command again; {queue} lists them all."
+        )
+
+
+class LabellingQueue(ClassPool):
+    """A pool that asks for the images of the classes it is to expand, and waits for them.
+
+    `previews` has a folder for each candidate class with the few images known of it. `expand`
+    writes the classes to label to the JSON file `queue` and raises `LabelsPending`, which ends the
+    run with a message. People put the images into `labelled`, a folder for each class; when the
+    run is started again, `expand` finds them there and goes on. Which files a class arrived with
+    is noted in `queue`: later additions do not change a run that has used it.
+
+    With several processes call `expand` in one of them first; the others read what it noted.
+
+    Args:
+        previews: folder with one folder for each candidate class.
+        labelled: folder in which the images of chosen classes arrive.
+        queue: JSON file with the classes that wait and those that have arrived.
+        needed: images a class must have in `labelled` to count as labelled.
+        preview: see `ClassPool`.
+        options: `size`, `channels`, `transform`, `on_corrupt`, `seed` of `image_folder`.
+    """
+
+    def __init__(
+        self,
+        previews: str | os.PathLike[str],
+        labelled: str | os.PathLike[str],
+        queue: str | os.PathLike[str] = "classes-to-label.json",
+        *,
+        needed: int = 1,
+        preview: int | None = None,
+        **options: Any,
+    ) -> None:
+        if needed < 1:
+            raise InputError(f"Expected `needed` to be at least 1 but got {needed}.")
+        self._folder = FolderSource(previews, **options)
+        super().__init__(self._folder, preview)
+        self._filled: set[int] = set()
+        self.labelled, self.queue, self.needed = Path(labelled), Path(queue), int(needed)
+
+    def expand(self, classes: Iterable[Any]) -> list[int]:
+        """Expand these classes if their images have arrived.
+
+        Raises:
+            LabelsPending: if some have not; then none is expanded, and `queue` lists them.
+        """
+        asked = self.source.positions(classes)
+        new = [c for c in asked if c not in self._expanded]
+        arrived = self._read_queue()
+        waiting = []
+        for c in new:
+            name = self.names[c]
+            if name not in arrived:
+                files = self._files_of(name)
+                if len(files) < self.needed:
+                    waiting.append((name, len(files)))
+                else:
+                    arrived[name] = files
+        if new:
+            self._write_queue(arrived, waiting)
+        if waiting:
+            names = [name for name, _ in waiting]
+            raise LabelsPending(names, self.queue, self.labelled, self.needed)
+        for c in new:
+            if c not in self._filled:
+                self._add(c, arrived[self.names[c]])
+        return super().expand(asked)
+
+    def _add(self, c: int, files: list[str]) -> None:
+        """Give class c its labelled images; its previews stay the ones it was chosen by."""
+        self._folder.prepare([c])
+        self._shown[c] = min(self._shown[c], self._folder.sizes[c])
+        folder = (self.labelled / self.names[c]).resolve()
+        self._folder.add_files(c, [str(folder / file) for file in files])
+        self._filled.add(c)
+
+    def _files_of(self, name: str) -> list[str]:
+        try:
+            inside = os.listdir(self.labelled / name)
+        except FileNotFoundError:
+            return []
+        return sorted(
+            file
+            for file in inside
+            if file.lower().endswith(EXTENSIONS) and not file.startswith(".")
+        )
+
+    def _read_queue(self) -> dict[str, list[str]]:
+        try:
+            content = json.loads(self.queue.read_text("utf-8", "surrogateescape"))
+            return {str(name): list(files) for name, files in content["arrived"].items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"Expected {self.queue} to be a labelling queue but it is not ({error}); repair or "
+                "remove it."
+            ) from error
+
+    def _write_queue(self, arrived: dict[str, list[str]], waiting: list[tuple[str, int]]) -> None:
+        """Write the file whole or not at all."""
+        content = {
+            "waiting": [
+                {
+                    "class": name,
+                    "folder": str(self.labelled / name),
+                    "images": count,
+                    "needed": self.needed,
+                }
+                for name, count in waiting
+            ],
+            "arrived": arrived,
+        }
+        self.queue.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{self.queue.name}-", dir=self.queue.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+            json.dump(content, file, indent=2, ensure_ascii=False)
+        os.replace(temporary, self.queue)
