@@ -19,7 +19,7 @@ examples:
   every method that applies:
     fsl-basesel compare pool.npz --novel task.npz -m 100 -k 3
   two of them, as a file for a plot:
-    fsl-basesel compare pool.npz --novel task.npz --methods auto,paper --out both.csv
+    fsl-basesel compare pool.npz --novel task.npz --methods auto,paper --out a.csv
 
 """
 

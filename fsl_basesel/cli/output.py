@@ -32,6 +32,17 @@ def add_output_arguments(parser: argparse.ArgumentParser, what: str) -> argparse
     return group
 
 
+def row_count(text: str) -> int:
+    """A number of rows for argparse.
+
+    Raises:
+        argparse.ArgumentTypeError: It is no number, or below 0.
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0 but got '{text}'")
+    return int(text)
+
+
 class PlainConsole(Console):
     """A console that leaves names alone: no markup, no emoji codes, no highlighting."""
 

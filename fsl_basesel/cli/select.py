@@ -53,7 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = output.add_output_arguments(parser, "the selection")
     group.add_argument(
-        "--top", type=int, default=10, metavar="N", help="rows of the table (%(default)s)"
+        "--top",
+        type=output.row_count,
+        default=10,
+        metavar="N",
+        help="rows of the table (%(default)s)",
     )
     group.add_argument(
         "--explain",

@@ -128,7 +128,8 @@ def print_chosen(console: Console, selection: Selection, top: int, *, whole: boo
             f"{-row.loss:+.5f}",
             Text(serves, overflow="ellipsis", no_wrap=not whole),
         )
-    console.print(table)
+    if top:
+        console.print(table)
     if len(chosen) > top:
         console.print(Text(f"... and {len(chosen) - top} more (--top N shows N)", style="dim"))
 

@@ -1,0 +1,83 @@
+"""`fsl-basesel compare`: several methods, one bound."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fsl_basesel as fb
+from fsl_basesel.cli.tables import Outcome
+
+
+def test_the_table_has_all_methods_from_the_best_down(run, pool: Path, task: Path) -> None:
+    result = run("compare", pool, "--novel", task, "-m", 4, "-k", 2)
+    assert (result.code, result.err) == (0, "")
+    rows = [line.split() for line in result.out.splitlines()]
+    found = {row[0]: float(row[1]) for row in rows if row and row[0] in fb.methods()}
+    assert sorted(found) == sorted(fb.methods())
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert "Proven upper bound" in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+
+
+def test_json_has_the_picks_and_shares_of_one_bound(run, pool: Path, task: Path) -> None:
+    words = ("compare", pool, "--novel", task, "-m", 4, "-k", 2, "--methods", "random, auto")
+    result = run(*words, "--format", "json", "--seed", 5)
+    assert (result.code, result.err) == (0, "")
+    document = json.loads(result.out)
+    assert [row["method"] for row in document["methods"]] == ["random", "auto"]
+    bound = document["upper_bound"]
+    for row in document["methods"]:
+        assert len(row["names"]) == 4
+        assert row["value"] <= bound + 1e-12
+        assert row["share_of_bound"] == pytest.approx(row["value"] / bound)
+        assert row["gap"] == pytest.approx(1 - row["value"] / bound, abs=1e-9)
+        assert row["seconds"] >= 0
+    assert document["problem"]["m"] == 4
+
+
+def test_csv_and_out_by_ending(run, pool: Path, task: Path, tmp_path: Path) -> None:
+    out = tmp_path / "all.csv"
+    words = ("compare", pool, "--novel", task, "-m", 4, "--methods", "random,greedy-target")
+    result = run(*words, "--format", "csv", "--out", out)
+    rows = list(csv.DictReader(io.StringIO(result.out)))
+    assert [row["method"] for row in rows] == ["random", "greedy-target"]
+    assert out.read_text("utf-8") == result.out
+    # No method here proves anything on its own: the bound comes from the certificate.
+    assert float(rows[0]["upper_bound"]) >= max(float(row["value"]) for row in rows)
+    out = tmp_path / "all.json"
+    assert run(*words, "--out", out).out.endswith(f"Saved to {out}\n")
+    assert len(json.loads(out.read_text("utf-8"))["methods"]) == 2
+
+
+def test_methods_that_need_centroids_are_left_out_of_a_matrix(run, tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.random.default_rng(0).random((5, 12)))
+    words = ("compare", "--similarity", tmp_path / "f.npy", "-m", 3, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(run(*words).out)))
+    assert {row["method"] for row in rows} == set(fb.methods()) - {"domsim", "kmedoids"}
+    result = run(*words, "--methods", "kmedoids")
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("listed", ["auto,magic", ",", ""])
+def test_unknown_methods_are_named(run, pool: Path, listed: str) -> None:
+    result = run("compare", pool, "-m", 2, "--methods", listed)
+    assert (result.code, result.out) == (2, "")
+    assert "Expected --methods to list some of auto, paper" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_share_needs_a_bound_above_zero() -> None:
+    problem = fb.SelectionProblem([[-0.5, -0.4, -0.9]], m=1, k=1)
+    selection = fb.select(problem)
+    assert selection.value < 0
+    outcome = Outcome(selection, selection.upper_bound)
+    assert outcome.share is None
+    assert outcome.gap == pytest.approx(0.0)
+    assert Outcome(selection, None).gap is None

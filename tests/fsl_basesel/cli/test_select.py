@@ -1,0 +1,309 @@
+"""`fsl-basesel select`: results, formats, files, and every kind of bad input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fsl_basesel as fb
+from fsl_basesel.cli.tables import percent
+from fsl_basesel.files import read_classes
+
+from .conftest import POOL_NAMES, TASK_NAMES
+
+DATA = Path(os.environ.get("FSL_BASESEL_DATA", "../shared/data"))
+
+
+def problem_of(pool: Path, task: Path, **settings) -> fb.SelectionProblem:
+    """The same problem through the library."""
+    candidates, novel = read_classes(pool), read_classes(task)
+    return fb.SelectionProblem.from_centroids(
+        candidates.centroids,
+        novel.centroids,
+        names=candidates.names,
+        novel_names=novel.names,
+        **settings,
+    )
+
+
+def test_the_table_tells_value_bound_gap_and_reasons(run, pool: Path, task: Path) -> None:
+    result = run("select", pool, "--novel", task, "-m", 4, "-k", 2)
+    expected = fb.select(problem_of(pool, task, m=4, k=2))
+    assert (result.code, result.err) == (0, "")
+    assert "4 of 20 candidates for 6 novel classes, k = 2, lam = 0" in result.out
+    assert f"value   {expected.value:.6f}" in result.out
+    assert f"bound   {expected.upper_bound:.6f}" in result.out
+    assert f"gap     {percent(expected.gap)}" in result.out
+    for row in expected.explain().chosen:
+        assert row.name in result.out  # with its brackets: names are no markup
+        assert f"{len(row.serves)}: " in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert "\x1b" not in result.out
+
+
+def test_json_on_stdout_is_the_selection(run, pool: Path, task: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "chosen.json"
+    words = ("select", pool, "--novel", task, "-m", 3, "-k", 1, "--lam", 0.2, "--out", out)
+    result = run(*words, "--format", "json")
+    assert (result.code, result.err) == (0, "")
+    printed = json.loads(result.out)
+    expected = fb.select(problem_of(pool, task, m=3, k=1, lam=0.2))
+    assert printed["indices"] == expected.indices
+    assert printed["names"] == expected.names
+    assert printed["value"] == expected.value
+    assert printed["upper_bound"] == expected.upper_bound
+    saved = fb.Selection.load(out)
+    assert saved.to_json() + "\n" == result.out
+    assert [path.name for path in out.parent.iterdir()] == ["chosen.json"]
+
+
+def test_csv_on_stdout_has_a_line_for_every_class(run, pool: Path, task: Path) -> None:
+    result = run("select", pool, "--novel", task, "-m", 5, "--format", "csv")
+    assert (result.code, result.err) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(result.out)))
+    expected = fb.select(problem_of(pool, task, m=5)).explain().chosen
+    assert [row["name"] for row in rows] == [row.name for row in expected]
+    assert [int(row["index"]) for row in rows] == [row.index for row in expected]
+    assert [float(row["gain"]) for row in rows] == [row.gain for row in expected]
+    assert [row["serves"].split("|") for row in rows] == [list(row.serves) for row in expected]
+
+
+def test_without_a_task_the_candidates_stand_for_it(run, pool: Path) -> None:
+    result = run("select", pool, "-m", 3, "--format", "json")
+    centroids = read_classes(pool).centroids
+    expected = fb.select(fb.SelectionProblem.from_centroids(centroids, m=3, names=POOL_NAMES))
+    assert json.loads(result.out)["names"] == expected.names
+
+
+@pytest.mark.parametrize("method", fb.methods())
+def test_every_method_runs_by_its_name(run, pool: Path, task: Path, method: str) -> None:
+    words = ("select", pool, "--novel", task, "-m", 4, "--method", method, "--seed", 3)
+    result = run(*words, "--format", "json", "--no-certify")
+    assert result.code == 0
+    printed = json.loads(result.out)
+    expected = fb.select(problem_of(pool, task, m=4), method, seed=3, certify=False)
+    assert (printed["method"], printed["seed"]) == (method, 3)
+    assert printed["indices"] == expected.indices
+    assert printed["upper_bound"] == expected.upper_bound
+
+
+def test_no_certify_says_so_in_the_table(run, pool: Path) -> None:
+    result = run("select", pool, "-m", 2, "--method", "random", "--no-certify")
+    assert "bound   not computed" in result.out
+    assert "gap" not in result.out.split("class")[0]
+
+
+def test_a_gap_is_handed_to_methods_that_stop_at_one(run, pool: Path, task: Path) -> None:
+    words = ("select", pool, "--novel", task, "-m", 4, "--gap", 0.5)
+    printed = json.loads(run(*words, "--format", "json").out)
+    assert printed["hyperparameters"]["gap"] == 0.5
+    assert printed["gap"] <= 0.5
+    result = run(*words, "--method", "random")
+    assert result.code == 2
+    assert "Expected --gap with one of the methods auto, dual" in result.err
+
+
+def test_selected_classes_count_as_there(run, pool: Path, task: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.csv"
+    words = ("select", pool, "--novel", task, "-m", 3, "--format", "json")
+    one = json.loads(run(*words, "--out", first).out)
+    two = json.loads(run(*words, "--selected", first, "--out", second).out)
+    assert two["hyperparameters"]["selected"] == one["indices"]
+    assert not set(one["indices"]) & set(two["indices"])
+    expected = fb.select(problem_of(pool, task, m=3, selected=one["indices"]))
+    assert two["indices"] == expected.indices
+    three = json.loads(run(*words, "--selected", first, "--selected", second).out)
+    assert three["hyperparameters"]["selected"] == one["indices"] + two["indices"]
+    twice = run(*words, "--selected", first, "--selected", first)
+    assert twice.code == 2
+    assert "again in" in twice.err
+
+
+def test_selected_classes_are_found_by_name_in_another_pool(
+    run, pool: Path, task: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "chosen.json"
+    words = ("--novel", task, "-m", 3, "--format", "json")
+    first = json.loads(run("select", pool, *words, "--out", out).out)
+    other = tmp_path / "reversed.npz"
+    np.savez(other, centroids=read_classes(pool).centroids[::-1], names=POOL_NAMES[::-1])
+    second = json.loads(run("select", other, *words, "--selected", out).out)
+    chosen = [POOL_NAMES[::-1][index] for index in second["hyperparameters"]["selected"]]
+    assert chosen == first["names"]
+
+
+def test_costs_move_the_choice(run, pool: Path, task: Path, tmp_path: Path) -> None:
+    words = ("select", pool, "--novel", task, "-m", 3, "--format", "json")
+    free = json.loads(run(*words).out)
+    cost = tmp_path / "cost.csv"
+    with cost.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([name, name == free["names"][0]] for name in POOL_NAMES)
+    cost.write_text(cost.read_text("utf-8").replace("True", "1").replace("False", "0"), "utf-8")
+    dear = json.loads(run(*words, "--cost", cost, "--mu", 5).out)
+    assert free["names"][0] not in dear["names"]
+    alone = run(*words, "--cost", cost)
+    assert alone.code == 2
+    assert "Expected --cost and --mu together but got --cost alone; add --mu" in alone.err
+    assert "got --mu alone; add --cost" in run(*words, "--mu", 1).err
+
+
+def test_a_similarity_matrix_in_place_of_centroids(run, pool, task, tmp_path: Path) -> None:
+    problem = problem_of(pool, task, m=4, k=2)
+    path = tmp_path / "f.npz"
+    matrix = problem.similarity.numpy()
+    np.savez(path, similarity=matrix, names=POOL_NAMES, novel_names=TASK_NAMES)
+    words = ("-m", 4, "-k", 2, "--format", "json")
+    assert json.loads(run("select", "--similarity", path, *words).out)["names"] == (
+        fb.select(problem).names
+    )
+    np.save(tmp_path / "f.npy", matrix)
+    bare = json.loads(run("select", "--similarity", tmp_path / "f.npy", *words).out)
+    assert bare["names"] == [str(index) for index in fb.select(problem).indices]
+    both = run("select", pool, "--similarity", path)
+    assert both.code == 2
+    assert "Expected either --similarity or CANDIDATES" in both.err
+    domsim = run("select", "--similarity", path, *words, "--method", "domsim")
+    assert domsim.code == 2
+    assert "from_centroids" in domsim.err
+
+
+def test_explain_prints_every_class_whole(run, pool: Path, task: Path) -> None:
+    result = run("select", pool, "--novel", task, "-m", 4, "-k", 2, "--explain")
+    explanation = fb.select(problem_of(pool, task, m=4, k=2)).explain()
+    assert "…" not in result.out
+    assert "nearest base classes (similarity)" in result.out
+    for row in explanation.novel:
+        assert f"{row.ratio_after:.3f}" in result.out
+        assert row.name in result.out
+    assert "ratio before" not in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+
+
+def test_explain_shows_the_ratio_before_if_classes_were_there(run, pool, task, tmp_path) -> None:
+    (tmp_path / "have.txt").write_text(POOL_NAMES[1] + "\n", encoding="utf-8")
+    words = ("--selected", tmp_path / "have.txt", "-m", 3, "--explain")
+    result = run("select", pool, "--novel", task, *words)
+    assert "ratio before" in re.sub(r"\s+", " ", result.out)
+    assert "1 already selected" in result.out
+
+
+def test_top_sets_the_rows_of_the_table(run, pool: Path) -> None:
+    result = run("select", pool, "-m", 12, "--top", 2)
+    assert "... and 10 more (--top N shows N)" in result.out
+    assert "more" not in run("select", pool, "-m", 12, "--top", 12).out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-m", "21"], "`m`"),
+        (["-m", "-1"], "`m`"),
+        (["-m", "3", "-k", "0"], "`k`"),
+        (["-m", "3", "--lam", "-1"], "`lam`"),
+        (["-m", "3", "--lam", "nan"], "`lam`"),
+        (["-m", "3", "--seed", "-1"], "`seed`"),
+        (["-m", "3", "--novel", "missing.npz"], "file at missing.npz but there is none"),
+        (["-m", "3", "--out", "chosen.yaml"], "--out to end in .json or .csv"),
+        (["-m", "3", "--out", "/proc/none/chosen.json"], "Expected to write /proc/none"),
+        (["-m", "3", "--out", "/dev/null/chosen.json"], "Expected to write /dev/null/"),
+        (["-m", "3", "--selected", "none.txt"], "file at none.txt"),
+        (["-m", "3", "--gap", "-1"], "`gap`"),
+        (["-m", "3", "--top", "-1"], "--top"),
+    ],
+)
+def test_bad_values_are_one_line_and_exit_code_2(run, pool, words: list[str], message: str) -> None:
+    result = run("select", pool, *words)
+    assert result.code == 2, result.err
+    assert result.out == ""
+    assert result.err.startswith(("fsl-basesel: error: ", "fsl-basesel select: error: "))
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("centroids", "message"),
+    [
+        ([[1.0, np.nan], [1.0, 0.0]], "got nan in row 0, column 1"),
+        ([[1.0, np.inf], [1.0, 0.0]], "got inf in row 0, column 1"),
+        ([[1.0, 2.0], [0.0, 0.0]], "zero"),
+        ([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]], "dimensions"),
+        ([1.0, 2.0], "a matrix of numbers"),
+    ],
+)
+def test_bad_centroids_are_one_line_and_exit_code_2(
+    run, tmp_path: Path, centroids: list, message: str
+) -> None:
+    np.save(tmp_path / "pool.npy", np.array(centroids))
+    np.save(tmp_path / "task.npy", np.eye(2))
+    words = ("--novel", tmp_path / "task.npy", "-m", 1)
+    result = run("select", tmp_path / "pool.npy", *words)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_no_input_at_all(run) -> None:
+    result = run("select")
+    assert (result.code, result.out) == (2, "")
+    assert "Expected a file of CANDIDATES or --similarity FILE but got neither" in result.err
+
+
+def test_a_truncated_file_is_one_line_and_exit_code_2(run, pool: Path) -> None:
+    pool.write_bytes(pool.read_bytes()[:-40])
+    result = run("select", pool, "-m", 2)
+    assert (result.code, result.out) == (2, "")
+    assert "pool.npz to be a whole .npz file" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_folder_as_out_is_refused_before_the_work(run, pool, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(fb, "select", lambda *_, **__: pytest.fail("worked before checking"))
+    folder = tmp_path / "chosen.json"
+    folder.mkdir()
+    result = run("select", pool, "-m", 2, "--out", folder)
+    assert result.code == 2
+    assert "to be a file but got the folder" in result.err
+
+
+def test_a_read_only_folder_is_refused_before_the_work(run, pool, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(fb, "select", lambda *_, **__: pytest.fail("worked before checking"))
+    # Root may write anywhere, so the question is asked of a stand-in rather than of the disk.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    result = run("select", pool, "-m", 2, "--out", tmp_path / "chosen.json")
+    assert result.code == 2
+    assert "the folder is read-only" in result.err
+    assert not (tmp_path / "chosen.json").exists()
+
+
+def test_a_failed_write_leaves_the_old_file_whole(run, pool, tmp_path, monkeypatch) -> None:
+    out = tmp_path / "chosen.json"
+    out.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = run("select", pool, "-m", 2, "--out", out)
+    assert result.code == 2
+    assert "No space left on device" in result.err
+    assert out.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chosen.json", "pool.npz"]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"no real data in {DATA} (set FSL_BASESEL_DATA)")
+def test_real_files_work_directly(run) -> None:
+    words = (DATA / "imagenet1k_efflite0_feats.npz", "--novel")
+    result = run("select", *words, DATA / "caltech101_efflite0_feats.npz", "--format", "json")
+    assert (result.code, result.err) == (0, "")
+    selection = json.loads(result.out)
+    assert len(set(selection["names"])) == 100
+    assert selection["gap"] < 1e-3
+    serves = {row["name"]: row["serves"] for row in selection["explanation"]["chosen"]}
+    assert "ketch" in serves["n04147183 schooner"]
