@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, save."""
     out = output.check_out(args.out)
-    with output.working("Reading"):
+    with output.working("Reading files, computing similarities"):
         problem = build_problem(args)
     methods = chosen_methods(args.methods, problem)
     outcomes = compare(problem, methods, args.seed)

@@ -70,10 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Select, print, save."""
     out = output.check_out(args.out)
-    with output.working("Reading"):
+    with output.working("Reading files, computing similarities"):
         problem = build_problem(args)
     selector = selector_with(args.method, args.gap)
-    with output.working(f"Choosing {tables.describe(problem)}"):
+    with output.working(f"Choosing {problem.m} of {len(problem.unselected)} classes"):
         selection = fb.select(problem, selector, seed=args.seed, certify=not args.no_certify)
     if out is not None:
         is_csv = out.suffix.lower() == ".csv"
