@@ -59,8 +59,9 @@ def _kept_labels(dataset: Any) -> list[Any] | None:
         return [_plain(table[i]) for i in range(count)]
     for attribute in _LABELS:
         values = getattr(dataset, attribute, None)
-        kept = isinstance(values, list | tuple | np.ndarray | torch.Tensor)
-        if kept and len(values) == count and count and np.ndim(values[0]) == 0:
+        if not isinstance(values, list | tuple | np.ndarray | torch.Tensor):
+            continue
+        if len(values) == count and count and np.ndim(values[0]) == 0:
             return [_plain(value) for value in values]
     for attribute in _PAIRS:
         values = getattr(dataset, attribute, None)

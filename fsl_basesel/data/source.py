@@ -47,7 +47,7 @@ class ImageSource(abc.ABC):
         groups: tuple of group names, or None.
         sizes: `[C]` int64 number of images of each class.
         dropped: images that were left out because they could not be read.
-        fingerprint: changes with anything that changes the images; for checkpoints.
+        fingerprint: tells sources of different images apart; for checkpoints.
     """
 
     def __init__(

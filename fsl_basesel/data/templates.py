@@ -34,7 +34,7 @@ class Bank:
         codes: `[C]` int64 code points of the classes, rising.
         starts: `[C + 1]` int64; class c has the templates `starts[c] : starts[c + 1]`, one a face.
         templates: `[T, SIDE, SIDE]` uint8, white ink on black, centred, of one size, slightly
-            blurred so that a threshold on it moves the outline (see `render`).
+            blurred so that a threshold on it moves the outline (see `render`), brightest pixel 255.
     """
 
     codes: np.ndarray
@@ -100,13 +100,13 @@ def draw_bank() -> Bank:
     for number, (file, charmap) in enumerate(zip(files, charmaps, strict=True)):
         present = np.array([i for i, code in enumerate(codes.tolist()) if code in charmap])
         drawn, inked = _draw_face(file, codes[present].tolist())
-        pictures.append(drawn[inked])
+        pictures.append(_soften(drawn[inked]))
         owners.append(present[inked])
         faces.append(np.full(int(inked.sum()), number))
     owner, face = np.concatenate(owners), np.concatenate(faces)
     order = np.lexsort((face, owner))
     owner, face = owner[order], face[order]
-    templates = _blur(np.concatenate(pictures)[order])
+    templates = np.concatenate(pictures)[order]
 
     counts = np.bincount(owner, minlength=len(codes))
     twins = duplicates.near_duplicates(templates, owner, face)
@@ -144,9 +144,13 @@ def _draw_face(file: Path, codes: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return pictures, inked
 
 
-def _blur(pictures: np.ndarray) -> np.ndarray:
-    """Smooth with the binomial 1-2-1 kernel both ways, in integers."""
+def _soften(pictures: np.ndarray) -> np.ndarray:
+    """Smooth with the binomial 1-2-1 kernel both ways and bring the brightest pixel to 255.
+
+    Without the second step a hairline would be too faint to be seen.
+    """
     padded = np.pad(pictures.astype(np.uint16), ((0, 0), (1, 1), (1, 1)))
     rows = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
     smooth = rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]
-    return ((smooth + 8) // 16).astype(np.uint8)
+    peak = np.maximum(smooth.max(axis=(1, 2), keepdims=True), 1)
+    return (smooth * (255 / peak) + 0.5).astype(np.uint8)

@@ -187,12 +187,12 @@ def test_a_still_image_turned_by_the_largest_angle_is_turned_by_15_degrees() -> 
     ("arguments", "message"),
     [
         ({"domain": "coarse"}, "plain, transfer, fine but got 'coarse'"),
-        ({"candidates": 10**6}, "candidates from 1 to"),
-        ({"domain": "fine", "novel": 3000}, "novel from 1 to .* in the fine domain but got 3000"),
-        ({"novel": 0}, "novel from 1 to"),
+        ({"candidates": 10**6}, "`candidates` from 1 to"),
+        ({"domain": "fine", "novel": 3000}, "`novel` from 1 to .* in the fine domain but got 3000"),
+        ({"novel": 0}, "`novel` from 1 to"),
         ({"shots": 500}, "at least shots . 1 = 501 images"),
         ({"preview": 501}, "at least 501 image"),
-        ({"size": 4}, "size of at least 8"),
+        ({"size": 4}, "`size` of at least 8"),
     ],
 )
 def test_misuse_is_refused(arguments: dict, message: str) -> None:
