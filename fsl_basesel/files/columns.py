@@ -121,8 +121,10 @@ def open_table(path: Path) -> Table:
 
 def _open_parquet(path: Path) -> Table:
     try:
-        return Table(path, pa.parquet.read_table(path), has_header=True)
-    except (pa.ArrowException, OSError) as error:
+        data = pa.parquet.read_table(path)
+        data.validate(full=True)  # damaged text shows here, not in the middle of the work
+        return Table(path, data.rename_columns([str(name) for name in data.column_names]), True)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise broken(path, ".parquet", error) from error
 
 

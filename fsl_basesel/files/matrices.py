@@ -12,6 +12,7 @@ from fsl_basesel.files import words
 from fsl_basesel.files.arrays import UNNAMED, Arrays, open_arrays
 from fsl_basesel.files.classes import check_features, locate
 from fsl_basesel.files.columns import Table, is_text, open_table
+from fsl_basesel.files.naming import to_names
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,7 @@ def _names(arrays: Arrays, known: frozenset[str], count: int, what: str) -> tupl
     found = [key for key in arrays.find(known) if arrays.load(key).dtype.kind in "US"]
     if not found:
         return None
-    names = arrays.load(found[0])
-    if names.dtype.kind == "S":
-        names = np.char.decode(names, "utf-8")
+    names = to_names(arrays.path, arrays.load(found[0]))
     if names.shape != (count,):
         raise InputError(
             f"Expected {count} names of {what} in `{found[0]}` of {arrays.path} but got "

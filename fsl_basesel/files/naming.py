@@ -48,7 +48,7 @@ def name_rows(
         (array(['elk', 'owl', 'elk'], dtype='<U3'), array(['owl', 'elk'], dtype='<U3'))
     """
     if names is not None:
-        names = _to_names(path, names)
+        names = to_names(path, names)
     if labels is not None:
         labels = _to_labels(path, labels, rows)
         classes, order = _named_labels(path, labels, names, names_by_row=names_by_row)
@@ -65,7 +65,12 @@ def name_rows(
     return classes, (classes if len(order) == rows else order)
 
 
-def _to_names(path: Path, names: np.ndarray) -> np.ndarray:
+def to_names(path: Path, names: np.ndarray) -> np.ndarray:
+    """A list of names as an array of text.
+
+    Raises:
+        InputError: It is no list of text, or a name is empty.
+    """
     if names.dtype.kind == "S":
         try:
             names = np.char.decode(names, "utf-8")
@@ -98,7 +103,7 @@ def _to_labels(path: Path, labels: np.ndarray, rows: int) -> np.ndarray:
     if labels.dtype.kind == "f" and np.array_equal(labels, np.floor(labels)):
         labels = labels.astype(np.int64)
     if labels.dtype.kind in "SU":
-        labels = _to_names(path, labels)
+        labels = to_names(path, labels)
         as_numbers = _as_integers(labels)
         return labels if as_numbers is None else as_numbers
     if labels.dtype.kind not in "iu":

@@ -259,6 +259,14 @@ def test_pickles_are_refused_but_an_unused_one_does_no_harm(tmp_path: Path) -> N
         read_classes(tmp_path / "a.npy")
 
 
+def test_names_in_bytes_are_utf8(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=CENTROIDS, names=np.array([n.encode() for n in NAMES]))
+    assert read_classes(tmp_path / "a.npz").names == tuple(NAMES)
+    np.savez(tmp_path / "a.npz", x=CENTROIDS, names=np.array([b"owl", b"\xe9lan", b"yak"]))
+    with pytest.raises(InputError, match=r"names of .* in UTF-8 but got other bytes"):
+        read_classes(tmp_path / "a.npz")
+
+
 class Boom:
     """Writes a file when unpickled, as a malicious pickle would run code."""
 

@@ -117,6 +117,15 @@ def test_a_parquet_of_pandas_categories(tmp_path: Path) -> None:
     np.testing.assert_array_equal(classes.centroids, [[2, 1], [2, 1]])
 
 
+def test_damaged_text_in_a_parquet_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"name": ["owl", "elk"], "f0": [1.0, 2.0], "f1": [2.0, 1.0]})
+    pa.parquet.write_table(table, path, use_dictionary=False, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"elk", b"\xff\xfek"))
+    with pytest.raises(InputError, match=r"a\.parquet to be a whole \.parquet file"):
+        read_classes(path)
+
+
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
