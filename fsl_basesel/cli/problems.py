@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 
 import numpy as np
 
@@ -90,6 +91,8 @@ def build_problem(args: argparse.Namespace) -> SelectionProblem:
         )
     candidates = read_classes(args.candidates)
     novel = None if args.novel is None else read_classes(args.novel)
+    if novel is not None:
+        _note_shared(candidates.names, novel.names)
     return SelectionProblem.from_centroids(
         candidates.centroids,
         None if novel is None else novel.centroids,
@@ -97,6 +100,19 @@ def build_problem(args: argparse.Namespace) -> SelectionProblem:
         novel_names=None if novel is None else novel.names,
         **_settings(args, candidates.names),
     )
+
+
+def _note_shared(candidates: tuple[str, ...], novel: tuple[str, ...]) -> None:
+    """Say so if the task is in the pool: its classes would then serve themselves."""
+    known = set(candidates)
+    shared = [name for name in novel if name in known]
+    # Files without names number their classes, and numbers that agree mean nothing.
+    if shared and not all(name.isdigit() for name in shared):
+        warnings.warn(
+            f"{len(shared)} of the {len(novel)} novel classes are candidates too (first: "
+            f"'{shared[0]}'); leave them out of the pool unless they may be chosen",
+            stacklevel=3,
+        )
 
 
 def _settings(args: argparse.Namespace, names: tuple[str, ...]) -> dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def _open_csv(path: Path) -> Table:
     titles = (
         [title.strip() for title in first] if has_header else [f"f{i}" for i in range(len(first))]
     )
-    repeated = sorted({title for title in titles if titles.count(title) > 1})
+    repeated = [title for title, count in Counter(titles).items() if count > 1]
     if repeated:
         raise InputError(
             f"Expected the columns of {path} to have different names but got '{repeated[0]}' "
@@ -290,7 +291,7 @@ def _features(table: Table, rest: list[str]) -> np.ndarray:
         return _stack_lists(table, chosen[0])
     numeric = [name for name in rest if is_number(table.data.column(name).type)]
     numbered = [name for name in numeric if _stem(name) is not None]
-    odd = [name for name in numeric if name not in numbered]
+    odd = [name for name in numeric if _stem(name) is None]
     if numbered and odd:
         raise InputError(
             f"Expected the feature columns of {table.path} to be numbered alike ({numbered[0]}, "
@@ -298,7 +299,7 @@ def _features(table: Table, rest: list[str]) -> np.ndarray:
             f"but got a column of numbers {table.title(odd[0])} beside them; remove it, or number "
             "it too if it is a feature"
         )
-    others = [name for name in rest if name not in numeric]
+    others = [name for name in rest if not is_number(table.data.column(name).type)]
     if not numeric or (others and not table.has_header):
         what = f"column {table.title(others[0])} is not numbers" if others else "there are none"
         raise InputError(

@@ -249,6 +249,14 @@ def test_bad_centroids_are_one_line_and_exit_code_2(
     assert result.err.count("\n") == 1
 
 
+def test_novel_classes_among_the_candidates_are_noted(run, pool: Path) -> None:
+    result = run("select", pool, "--novel", pool, "-m", 3, "--format", "json")
+    assert result.code == 0
+    assert result.err.startswith("note: 20 of the 20 novel classes are candidates too (first: 'owl")
+    assert result.err.count("\n") == 1
+    json.loads(result.out)
+
+
 def test_no_input_at_all(run) -> None:
     result = run("select")
     assert (result.code, result.out) == (2, "")
