@@ -70,8 +70,7 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     value, index = topk.state_of(problem.columns, start, problem.k + 1, problem.floor)
     gains = []
     for u in indices:
-        kth = np.ascontiguousarray(value[:, problem.k - 1])
-        gains.append(topk.excess(problem.columns[u], kth) / scale - problem.modular[u])
+        gains.append(problem.gains_over(value[:, problem.k - 1], np.array([u]))[0])
         topk.insert(problem.columns, u, value, index)
     lost = np.empty(problem.n_candidates)
     topk.losses(value, index, problem.k, lost)

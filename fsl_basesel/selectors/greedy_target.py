@@ -120,6 +120,7 @@ def _lazy(
     picks: np.ndarray,
 ) -> None:
     threshold = value[:, -1].copy()
+    lanes = np.empty(topk.LANES)
     fresh_in = np.zeros(columns.shape[0], np.int64)
     size = heap.shape[0]
     for at in range(size // 2 - 1, -1, -1):
@@ -127,7 +128,7 @@ def _lazy(
     for step in range(picks.shape[0]):
         while fresh_in[heap[0]] < step:
             u = heap[0]
-            bound[u] = topk.excess(columns[u], threshold) / scale - modular[u]
+            bound[u] = topk.excess(columns[u], threshold, lanes) / scale - modular[u]
             fresh_in[u] = step
             _sift_down(heap, size, 0, bound)
         u = heap[0]
@@ -174,6 +175,7 @@ def _changed_rows(
     picks: np.ndarray,
 ) -> None:
     stale = np.zeros(gains.shape[0], np.bool_)
+    lanes = np.empty(topk.LANES)
     new = value[:, -1].copy()
     # Corrections round where lazy sums do not. Gains closer than this are computed afresh before
     # they are compared, so that both forms pick the same class down to exact ties.
@@ -189,7 +191,7 @@ def _changed_rows(
             if gains[u] < best - close:
                 continue
             if stale[u]:
-                gains[u] = topk.excess(columns[u], new) / scale - modular[u]
+                gains[u] = topk.excess(columns[u], new, lanes) / scale - modular[u]
                 stale[u] = False
             if pick < 0 or gains[u] > gains[pick]:
                 pick = u

@@ -53,7 +53,8 @@ def test_monotone_without_diversity_term(problem: fb.SelectionProblem, data: st.
     assert (gains[gains > -np.inf] >= 0).all()
 
 
-@given(problems(), st.integers(1, 5))
+# lam = 0: with it, equal gains are equal in exact arithmetic only, and rounding may order them.
+@given(problems(lam=st.just(0.0)), st.integers(1, 5))
 @pytest.mark.parametrize("method", ["greedy-novel", "greedy-target"])
 def test_picks_do_not_depend_on_the_floor(
     method: str, problem: fb.SelectionProblem, below: int

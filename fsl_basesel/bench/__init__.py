@@ -1,0 +1,1 @@
+"""Benchmarks: each measures in one interleaved run and reports medians and ratios."""

@@ -1,0 +1,67 @@
+"""Interleaved timing: every contender once a round, medians with 20/80 quantiles, CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fsl_basesel.parallel import thread_count
+from fsl_basesel.selection import library_version, write_atomically
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one contender in one setting, with where and with what they were measured."""
+
+    setting: str
+    name: str
+    median: float
+    low: float
+    high: float
+    rounds: int
+    device: str
+    version: str
+
+
+def interleaved(
+    contenders: dict[str, Callable[[], object]], rounds: int, setting: str
+) -> list[Timing]:
+    """Run every contender once a round, so that a slow moment of the machine hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, work in contenders.items():
+            start = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - start)
+    return [
+        Timing(
+            setting=setting,
+            name=name,
+            median=float(np.median(taken)),
+            low=float(np.quantile(taken, 0.2)),
+            high=float(np.quantile(taken, 0.8)),
+            rounds=rounds,
+            device=f"{platform.machine()} {os.cpu_count()} cores, {thread_count()} threads",
+            version=library_version(),
+        )
+        for name, taken in seconds.items()
+    ]
+
+
+def write_csv(path: str | os.PathLike[str], timings: list[Timing]) -> None:
+    """One row a timing; the file is whole or not there."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(Timing.__dataclass_fields__))
+    writer.writeheader()
+    writer.writerows(asdict(timing) for timing in timings)
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(target, text.getvalue())
