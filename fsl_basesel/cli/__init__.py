@@ -42,7 +42,8 @@ class CommandParser(argparse.ArgumentParser):
         if self.module is not None:
             module, self.module = importlib.import_module(self.module), None
             module.add_arguments(self)
-            self.set_defaults(run=module.run)
+            if hasattr(module, "run"):  # `bench` has commands of its own, which do
+                self.set_defaults(run=module.run)
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

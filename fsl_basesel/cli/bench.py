@@ -18,8 +18,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="NAME", required=True, parser_class=CommandParser)
     for name in bench_names():
         commands.add_parser(name, help=PURPOSES[name], module=f"fsl_basesel.bench.{name}")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Never called: a benchmark is required and brings its own `run`."""
-    raise AssertionError("a benchmark has to be named")
