@@ -10,6 +10,7 @@ import torch
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import blocks
+from fsl_basesel.progress import report
 
 ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | Sequence"
 SimilarityFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], ArrayLike]
@@ -135,12 +136,14 @@ def similarity_columns(
     columns = np.empty((len(candidates), len(novel)), dtype)
     target = novel if similarity else unit_rows(novel, "novel", novel_names)
     for start, stop in blocks(len(candidates), BLOCK):
+        report("similarities", start, len(candidates))
         block = candidates[start:stop]
         if similarity is None:
             unit = unit_rows(block, "candidates", names[start:stop], start)
             columns[start:stop] = np.clip(unit @ target.T, -1.0, 1.0)
         else:
             columns[start:stop] = _checked(similarity(block, target), block, target)
+    report("similarities", len(candidates), len(candidates))
     return columns
 
 

@@ -181,7 +181,7 @@ class SelectionProblem:
             novel_names=self.novel_names,
             centroids=self.centroids,
         )
-        for shared in ("row_means", "sorted_rows"):  # functions of the matrix alone
+        for shared in ("column_means", "sorted_rows"):  # functions of the matrix alone
             if shared in self.__dict__ and "floor" not in settings:
                 problem.__dict__[shared] = self.__dict__[shared]
         problem._store_settings(**({name: getattr(self, name) for name in known} | settings))

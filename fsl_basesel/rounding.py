@@ -177,9 +177,7 @@ def _prefixes(
 
 
 @kernel
-def _count(
-    order: np.ndarray, x: np.ndarray, k: int, slack: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _count(order: np.ndarray, x: np.ndarray, k: int, slack: float) -> tuple[np.ndarray, np.ndarray]:
     counts = np.zeros(order.shape[0], np.int64)
     whole = np.zeros(order.shape[0], np.bool_)
     states = np.empty(k + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fsl_basesel.bounds import certify as certificate_of
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.progress import Listener, listening
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector, selector_of
 
@@ -13,6 +14,7 @@ def select(
     method: str | Selector = "auto",
     seed: int = 0,
     certify: bool = True,
+    progress: Listener | None = None,
 ) -> Selection:
     """Choose m classes and say how good the choice provably is.
 
@@ -23,6 +25,7 @@ def select(
         seed: All randomness comes from it: same seed, same answer on every machine.
         certify: Attach an upper bound. `auto` and `dual` have one anyway; for the others it costs
             one run of the dual, shared by all calls on the same problem.
+        progress: Called with (task, steps done, steps in total) while long work goes on.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=1, k=1)
@@ -30,7 +33,8 @@ def select(
         >>> selection.names, round(selection.value, 6), round(selection.upper_bound, 6)
         (['2'], 0.55, 0.55)
     """
-    selection = selector_of(method).select(problem, seed)
-    if certify and selection.upper_bound is None:
-        return selection.certified(certificate_of(problem, selection.indices).upper_bound)
-    return selection
+    with listening(progress):
+        selection = selector_of(method).select(problem, seed)
+        if certify and selection.upper_bound is None:
+            return selection.certified(certificate_of(problem, selection.indices).upper_bound)
+        return selection

@@ -144,10 +144,11 @@ class Selection:
             if fields.pop("format") != FORMAT:
                 raise KeyError("format")
             return cls(**(fields | {"explanation": _explanation(fields["explanation"])}))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"Expected {str(path)!r} to be a selection written by `Selection.save` but it "
-                f"could not be read ({type(error).__name__}: {error}); save the selection again."
+                f"could not be read ({type(error).__name__}: {error}); save it again or name "
+                "another file."
             ) from error
 
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fsl_basesel.errors import InputError
+from fsl_basesel.progress import listening
 from fsl_basesel.selection import write_atomically
 
 FORMATS = ("table", "json", "csv")
@@ -121,11 +122,21 @@ def print_text(text: str) -> None:
 
 @contextmanager
 def working(task: str) -> Iterator[None]:
-    """Show on stderr, if it is a terminal, that `task` is under way and for how long."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    """Show on stderr, if it is a terminal, what is under way, how far it is and for how long."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+    )
     quiet = not sys.stderr.isatty()  # asked of the stream: FORCE_COLOR makes no terminal of a file
     with Progress(
         *columns, console=PlainConsole(stderr=True), transient=True, disable=quiet
     ) as bar:
-        bar.add_task(task, total=None)
-        yield
+        shown = bar.add_task(task, total=None)
+
+        def show(part: str, done: int, total: int) -> None:
+            bar.update(shown, description=f"{task}: {part}", completed=done, total=total)
+
+        with listening(show):
+            yield

@@ -26,7 +26,7 @@ class Auto(Selector):
     name: ClassVar[str] = "auto"
     guarantee: ClassVar[str] = "at least greedy's value; certified per instance by its upper bound"
 
-    gap: float = 1e-6
+    gap: float = 0.0
     max_steps: int | None = None
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:

@@ -11,6 +11,7 @@ import torch
 from fsl_basesel.compiled import kernel
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.progress import report
 from fsl_basesel.rounding import pipage, randomised_pipage
 from fsl_basesel.selectors.base import Choice, Selector, one_of
 from fsl_basesel.selectors.greedy_target import greedy_order
@@ -35,9 +36,7 @@ class ContinuousDoubleGreedy(Selector):
 
     name: ClassVar[str] = "double-greedy"
     randomized: ClassVar[bool] = True
-    guarantee: ClassVar[str] = (
-        "h(U) >= (1 + r / (2 sqrt((r - m) m)))^-1 h(OPT) + C2 Q, r = |B_u| (Theorem 4)"
-    )
+    guarantee: ClassVar[str] = "weighted mean of h(OPT), h(0) and h(B_u), up to O(1/T) (Theorem 4)"
 
     steps: int = 20
     rounding: str = "deterministic"
@@ -73,6 +72,7 @@ def fractional(problem: SelectionProblem, steps: int = 20, backend: str = "auto"
         x[free] = float(problem.m > 0)
         return x
     for step in range(steps):
+        report("continuous double greedy", step, steps)
         both = np.stack([x, x])
         both[1, free] = np.minimum(x[free] + (1.0 - step / steps), 1.0)
         gradient = problem.gradient(torch.from_numpy(both), backend=backend).double().numpy()

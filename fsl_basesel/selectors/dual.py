@@ -11,7 +11,6 @@ its minimum is the bound of the linear relaxation. `docs/paper.md` has the proof
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +20,7 @@ from fsl_basesel import topk
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.problem import COLUMN_BLOCK, SelectionProblem
+from fsl_basesel.progress import report
 from fsl_basesel.selectors.base import Choice, Selector, largest
 from fsl_basesel.selectors.greedy_target import greedy_order, lazy_greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
@@ -31,8 +31,6 @@ START_SCALES = (0.94, 0.96, 0.98, 1.0, 1.02)
 PATIENCE = 15
 # A bound is compared with a value only up to what float64 sums can tell apart.
 ROUNDING = 1e-12
-
-Progress = Callable[[int, float, float], None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class LagrangianDual(Selector):
     name: ClassVar[str] = "dual"
     guarantee: ClassVar[str] = "at least greedy's value; certified per instance by its upper bound"
 
-    gap: float = 1e-6
+    gap: float = 0.0
     max_steps: int | None = None
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
@@ -73,9 +71,8 @@ class DualResult:
 def solve_dual(
     problem: SelectionProblem,
     start: np.ndarray,
-    gap: float = 1e-6,
+    gap: float = 0.0,
     max_steps: int | None = None,
-    progress: Progress | None = None,
 ) -> DualResult:
     """Bound the optimum and look for better selections, beginning at the set `start`.
 
@@ -84,16 +81,16 @@ def solve_dual(
         start: A good selection of exactly m columns; the better, the faster.
         gap: Relative gap at which to stop.
         max_steps: Most subgradient steps; None is `step_budget(problem)`.
-        progress: Called with (step, best value, bound) now and then.
     """
     if not gap >= 0:
         raise InputError(f"Expected `gap` to be at least 0 but got {gap}.")
     search = _Search(problem, np.asarray(start, np.int64))
-    for step in range(step_budget(problem) if max_steps is None else max_steps):
+    budget = step_budget(problem) if max_steps is None else max_steps
+    for step in range(budget):
+        report("proving a bound", step, budget)
         if search.closed(gap) or not search.advance():
             break
-        if progress is not None and step % 10 == 0:
-            progress(step, search.best_value, search.upper_bound)
+    report("proving a bound", budget, budget)
     search.polish()
     return DualResult(
         indices=greedy_order(problem, search.best_set),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import kmedoids
 import numpy as np
 
 from fsl_basesel.errors import InputError
@@ -40,6 +39,8 @@ class KMedoids(Selector):
             )
         if problem.m == 0:
             return Choice([])
+        import kmedoids  # loads scikit-learn, a second or more that only this method needs
+
         free = problem.unselected
         names = [problem.names[u] for u in free]
         unit = unit_rows(problem.centroids[0][free], "candidates", names)
