@@ -1,0 +1,216 @@
+"""Launching the gradient kernels: scratch, grids and the sum over novel classes."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from fsl_basesel.multilinear.order import SortedRows
+from fsl_basesel.multilinear.triton.scan import (
+    backward_kernel,
+    forward_kernel,
+    replay_kernel,
+    summarise_kernel,
+)
+from fsl_basesel.multilinear.triton.settings import ALIGNMENT, BLOCK, EPSILON, Settings
+from fsl_basesel.multilinear.triton.walk import walk_kernel
+
+DTYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
+INTERPRETED = not isinstance(walk_kernel, triton.runtime.JITFunction)
+
+
+class Block(NamedTuple):
+    """One launch's share of a gradient: some rows of the problem, every sample.
+
+    Attributes:
+        x: `[S, |B|]` probabilities.
+        similarities: `[R, L]` falling.
+        order: `[R, L]` columns.
+        floor: `[1]`.
+        value: `[R, S]` out, expected top-k sums above the floor.
+        left: `[R, S]` out, probability left at the end of the row.
+        grad: out, `[S, |B|]` to add to, or `[S, R, |B|]` to write.
+    """
+
+    x: Tensor
+    similarities: Tensor
+    order: Tensor
+    floor: Tensor
+    value: Tensor
+    left: Tensor
+    grad: Tensor
+
+    def shape_arguments(self) -> tuple[int, ...]:
+        """What every kernel that reads elements is told about shapes, in the kernels' order."""
+        n_samples, n_candidates = self.x.shape
+        n_rows, length = self.similarities.shape
+        width = min(readable_width(self.similarities), readable_width(self.order))
+        strides = self.similarities.stride(0), self.order.stride(0)
+        return n_samples, n_rows, length, width, n_candidates, *strides
+
+
+def value_gradient_left(
+    rows: SortedRows, x: Tensor, k: int, settings: Settings, deterministic: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """F `[S]`, dF/dx `[S, |B|]`, and the most probability left beyond any row, a scalar tensor.
+
+    Arguments are already checked. Nothing here waits for the device, and every launch follows from
+    shapes alone, so a call can be captured in a CUDA graph.
+    """
+    n_samples, n_candidates = x.shape
+    n_rows = rows.n_novel
+    x = x.contiguous()
+    value, left = x.new_empty(n_rows, n_samples), x.new_empty(n_rows, n_samples)
+    grad = torch.zeros_like(x)
+    floor = x.new_full((1,), rows.floor)
+    states = min(k, rows.length)
+    launch = _walk if settings.decomposition == "walk" else _scan
+    with device_of(x):
+        for first in range(0, n_rows, settings.rows):
+            part = slice(first, first + settings.rows)
+            arrays = (rows.values[part], rows.order[part], floor, value[part], left[part])
+            if deterministic:
+                # Each (row, column) is written once; the sum over rows has a fixed order.
+                dense = x.new_zeros(n_samples, arrays[0].shape[0], n_candidates)
+                launch(Block(x, *arrays, dense), states, settings)
+                grad += dense.sum(1)
+            else:
+                launch(Block(x, *arrays, grad), states, settings)
+    return value.mean(0) / k + rows.floor, grad.div_(k * n_rows), left.amax()
+
+
+def device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Triton launches on the current device: make it the one `x` lives on."""
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+
+
+def compile_options(lanes: int, words: int, warp_size: int) -> dict[str, Any]:
+    """A thread for each lane, fused multiply-adds, a bound on registers where many are asked for.
+
+    NVIDIA's assembler decides for itself while the states of a lane take up to 16 words of 32 bits.
+    Above, it sometimes spills a few bytes to win a program; a bound of its own (168: twelve warps a
+    multiprocessor) stops it. The largest, and the scans with one warp a program, get all there are.
+
+    Example:
+        >>> compile_options(lanes=64, words=5, warp_size=32)
+        {'num_warps': 2, 'enable_fp_fusion': True}
+    """
+    options = {"num_warps": max(1, lanes // warp_size), "enable_fp_fusion": True}
+    if warp_size == 32 and words > 16:
+        options["maxnreg"] = 168 if lanes > warp_size and words <= 32 else 255
+    return options
+
+
+def warp_size() -> int:
+    """Threads of a warp on this build's devices."""
+    return 64 if torch.version.hip else 32
+
+
+def readable_width(tensor: Tensor) -> int:
+    """Elements of a row that may be read: its length, or the next multiple of 16 if it is padded.
+
+    Example:
+        >>> readable_width(torch.empty(3, 20)), readable_width(torch.empty(3, 40)[:, :20])
+        (20, 32)
+    """
+    n_rows, length = tensor.shape
+    width = -(-length // ALIGNMENT) * ALIGNMENT
+    last = tensor.storage_offset() + (n_rows - 1) * tensor.stride(0) + width
+    held = tensor.untyped_storage().nbytes() // tensor.element_size()
+    return width if width <= tensor.stride(0) and last <= held else length
+
+
+def _rings(x: Tensor, programs: int, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Scratch of the programs: probabilities of their lanes, and the states before each tile."""
+    per_program = BLOCK * settings.chunk
+    return (
+        x.new_empty(programs * per_program),
+        x.new_empty(programs * per_program // settings.tile * settings.states),
+    )
+
+
+def _walk(block: Block, k: int, settings: Settings) -> None:
+    x = block.x
+    words = settings.states * x.element_size() // 4
+    n_blocks = triton.cdiv(block.value.numel(), BLOCK)
+    programs = min(n_blocks, settings.programs)
+    walk_kernel[(programs,)](
+        x,
+        block.similarities,
+        block.order,
+        block.floor,
+        block.grad,
+        block.value,
+        block.left,
+        *_rings(x, programs, settings),
+        *block.shape_arguments(),
+        settings.states - k,
+        n_blocks,
+        EPSILON[x.dtype],
+        K=settings.states,
+        TILE=settings.tile,
+        BLOCK=BLOCK,
+        DTYPE=DTYPES[x.dtype],
+        ATOMIC=block.grad.ndim == 2,
+        **compile_options(BLOCK, words, warp_size()),
+    )
+
+
+def _scan(block: Block, k: int, settings: Settings) -> None:
+    x = block.x
+    shape = block.shape_arguments()
+    n_samples, n_rows = shape[:2]
+    states, n_chunks = settings.states, settings.n_chunks
+    words = states * x.element_size() // 4
+    poly = x.new_empty(states + 1, n_rows, n_chunks, n_samples)
+    before = x.new_empty(states, n_rows, n_chunks, n_samples)
+    own = torch.empty_like(before)
+    live = torch.zeros(n_rows, n_samples, dtype=torch.int32, device=x.device)
+    state = x.new_zeros(states + 1, n_rows, n_samples)
+    state[states - k].fill_(1)
+    rows_grid = (triton.cdiv(n_rows * n_samples, warp_size()),)
+    elements = (x, block.similarities, block.order, block.floor, live)
+    scans: dict[str, Any] = {"K": states, "BLOCK": warp_size()}
+    scans |= compile_options(warp_size(), words, warp_size())
+    tiles: dict[str, Any] = {"K": states, "TILE": settings.tile, "CHUNK": settings.chunk}
+    tiles |= {"BLOCK": BLOCK, **compile_options(BLOCK, words, warp_size())}
+    for first, last in zip(settings.waves, settings.waves[1:], strict=False):
+        grid = (triton.cdiv(n_rows * (last - first) * n_samples, BLOCK),)
+        wave = (n_chunks, first, last - first)
+        summarise_kernel[grid](*elements, poly, own, *shape, *wave, DTYPE=DTYPES[x.dtype], **tiles)
+        wave = (n_chunks, first, last)
+        forward_kernel[rows_grid](
+            poly, before, state, live, n_samples, n_rows, *wave, EPSILON[x.dtype], **scans
+        )
+    torch.sum(state, 0, out=block.left)
+    backward_kernel[rows_grid](
+        poly,
+        own,
+        live,
+        block.value,
+        n_samples,
+        n_rows,
+        n_chunks,
+        states - k,
+        DTYPE=DTYPES[x.dtype],
+        **scans,
+    )
+    n_blocks = triton.cdiv(n_rows * n_chunks * n_samples, BLOCK)
+    programs = min(n_blocks, settings.programs)
+    replay_kernel[(programs,)](
+        *elements,
+        before,
+        own,
+        block.grad,
+        *_rings(x, programs, settings),
+        *shape,
+        n_chunks,
+        n_blocks,
+        ATOMIC=block.grad.ndim == 2,
+        **tiles,
+    )

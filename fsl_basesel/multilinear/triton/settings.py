@@ -1,0 +1,145 @@
+"""How a gradient is cut into launches: everything follows from shapes, nothing from the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from fsl_basesel.errors import InputError
+
+# Numbers of states kernels are compiled for; another k runs on the next larger one.
+STATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+WALK_LENGTH = 512  # rows up to this long are walked whole, in one launch
+ALIGNMENT = 16  # rows padded to a multiple of this many elements are read 16 bytes at a time
+BLOCK = 64  # lanes of a program: two warps of 32, one of 64
+REGISTERS_FOR_REPLAY = 64  # 32-bit registers a lane spends on the states inside a tile
+LANES_WANTED = 1 << 18  # chunks in flight that fill a large GPU; more chunks only add scan work
+MAX_PROGRAMS = 2048  # of the kernels with scratch of their own
+SCRATCH_BYTES = 64 << 20  # bound on each kind of scratch, about the L2 of a large GPU
+EPSILON = {torch.float32: 1e-7, torch.float64: 1e-14}  # probability at which a row is finished
+WAVES = (1024, 8192)  # elements after which a dead row is dropped
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Compile-time sizes and launch sizes of one call.
+
+    Attributes:
+        decomposition: `"walk"` or `"scan"`.
+        states: number of states the kernels are compiled for, at least k.
+        tile: elements of a lane taken together.
+        chunk: elements of a lane (scan); the whole row for a walk.
+        waves: boundaries of the waves in chunks, first 0, last the number of chunks (scan).
+        rows: novel classes of one launch.
+        programs: most programs of the kernel that owns scratch per program.
+    """
+
+    decomposition: str
+    states: int
+    tile: int
+    chunk: int
+    waves: tuple[int, ...]
+    rows: int
+    programs: int
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks of a row."""
+        return self.waves[-1]
+
+
+def compiled_states(k: int) -> int:
+    """The number of states that serves `k`.
+
+    Example:
+        >>> compiled_states(5), compiled_states(7)
+        (5, 8)
+    """
+    for states in STATES:
+        if k <= states:
+            return states
+    raise InputError(
+        f"Expected `k` to be at most {STATES[-1]} for the Triton backend but got {k}; "
+        'use backend="torch" or backend="cpu"'
+    )
+
+
+def tile_width(states: int, itemsize: int) -> int:
+    """Elements a lane replays from registers: a power of two, at most 8.
+
+    Example:
+        >>> tile_width(5, itemsize=4), tile_width(32, itemsize=4), tile_width(32, itemsize=8)
+        (8, 2, 1)
+    """
+    words = states * itemsize // 4
+    return next((tile for tile in (8, 4, 2) if tile * words <= REGISTERS_FOR_REPLAY), 1)
+
+
+def calculate_settings(
+    n_samples: int,
+    n_rows: int,
+    length: int,
+    k: int,
+    itemsize: int = 4,
+    *,
+    dense_columns: int = 0,
+    decomposition: str = "auto",
+) -> Settings:
+    """Sizes for a gradient of `n_samples` vectors over `n_rows` rows of `length` sorted elements.
+
+    Args:
+        n_samples: S.
+        n_rows: |N|.
+        length: L, elements of a row.
+        k: the top-K of the problem.
+        itemsize: bytes of a state, 4 or 8.
+        dense_columns: |B| where gradients are written dense before they are summed, else 0.
+        decomposition: `"walk"`, `"scan"`, or `"auto"`: walk rows of up to 512 elements.
+
+    Example:
+        >>> calculate_settings(2, 100, 400, k=5).decomposition
+        'walk'
+        >>> settings = calculate_settings(2, 1000, 21000, k=5)
+        >>> settings.decomposition, settings.chunk, settings.waves
+        ('scan', 128, (0, 8, 64, 165))
+    """
+    if decomposition not in ("auto", "walk", "scan"):
+        raise InputError(
+            'Expected `decomposition` to be one of "auto", "walk", "scan" '
+            f"but got {decomposition!r}"
+        )
+    states = compiled_states(min(k, length))
+    tile = tile_width(states, itemsize)
+    if decomposition == "auto":
+        decomposition = "walk" if length <= WALK_LENGTH else "scan"
+    if decomposition == "walk":
+        chunk = -(-length // tile) * tile
+        waves: tuple[int, ...] = (0, 1)
+        per_row = 0
+    else:
+        chunk = _chunk_length(n_samples * n_rows * length, tile)
+        n_chunks = -(-length // chunk)
+        inner = (-(-elements // chunk) for elements in WAVES)
+        waves = (0, *(boundary for boundary in inner if boundary < n_chunks), n_chunks)
+        per_row = n_samples * n_chunks * (3 * states + 1) * itemsize
+    per_row = max(per_row, n_samples * dense_columns * itemsize)
+    per_program = BLOCK * chunk * itemsize * (tile + states) // tile
+    return Settings(
+        decomposition=decomposition,
+        states=states,
+        tile=tile,
+        chunk=chunk,
+        waves=waves,
+        rows=min(n_rows, max(1, SCRATCH_BYTES // max(1, per_row))),
+        programs=min(MAX_PROGRAMS, max(1, SCRATCH_BYTES // per_program)),
+    )
+
+
+def _chunk_length(elements: int, tile: int) -> int:
+    """A power of two that leaves about `LANES_WANTED` chunks, within what the scratch allows."""
+    longest = 16 * tile
+    chunk = 16
+    while chunk < longest and elements // chunk > LANES_WANTED:
+        chunk *= 2
+    return chunk
