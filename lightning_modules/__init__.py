@@ -3,6 +3,40 @@
 The packages are one-way: `lightning_modules` calls `fsl_basesel`, never the other way round.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from lightning_modules.requirements import require_learn2learn
 
-__all__ = ["require_learn2learn"]
+if TYPE_CHECKING:
+    from lightning_modules.base_classifier import BaseClassifier
+    from lightning_modules.callbacks.cold_start import ColdStartSelection
+    from lightning_modules.callbacks.early_stopping import StageEarlyStopping
+    from lightning_modules.callbacks.select_base_classes import SelectBaseClasses
+    from lightning_modules.datamodule import BaseClassDataModule
+
+_HOMES = {
+    "BaseClassDataModule": "lightning_modules.datamodule",
+    "BaseClassifier": "lightning_modules.base_classifier",
+    "ColdStartSelection": "lightning_modules.callbacks.cold_start",
+    "SelectBaseClasses": "lightning_modules.callbacks.select_base_classes",
+    "StageEarlyStopping": "lightning_modules.callbacks.early_stopping",
+}
+"""Where each public name lives; Lightning is imported when the first one is asked for."""
+
+__all__ = [
+    "BaseClassDataModule",
+    "BaseClassifier",
+    "ColdStartSelection",
+    "SelectBaseClasses",
+    "StageEarlyStopping",
+    "require_learn2learn",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,107 @@
+"""Networks from images to features, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from fsl_basesel.errors import InputError
+
+STEMS = ("imagenet", "cifar")
+
+
+class ConvNet(nn.Module):
+    """Blocks of convolution, batch normalisation, ReLU and 2x2 pooling, then the mean over space.
+
+    Features are non-negative, so that cosine similarities are too, as in the paper.
+
+    Args:
+        widths: channels of each block.
+        in_channels: channels of the images.
+
+    Example:
+        >>> ConvNet((8, 16))(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 16])
+    """
+
+    def __init__(self, widths: tuple[int, ...], in_channels: int = 1) -> None:
+        super().__init__()
+        self.in_channels, self.out_features = in_channels, widths[-1]
+        layers: list[nn.Module] = []
+        for before, width in zip((in_channels, *widths), widths, strict=False):
+            layers += [
+                nn.Conv2d(before, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+                nn.MaxPool2d(2, ceil_mode=True),
+            ]
+        self.blocks = nn.Sequential(*layers)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features `[B, widths[-1]]` of images `[B, C, H, W]`."""
+        return self.blocks(images).mean((2, 3))
+
+
+def resnet18(in_channels: int = 3, stem: str = "imagenet") -> nn.Module:
+    """torchvision's ResNet-18 without its classifier: the paper's 512 features after conv5_x.
+
+    Args:
+        in_channels: channels of the images.
+        stem: "imagenet": 7x7 convolution of stride 2 and pooling. "cifar": 3x3 of stride 1 and no
+            pooling, for images of about 32 pixels.
+
+    Example:
+        >>> resnet18(stem="cifar").eval()(torch.zeros(1, 3, 32, 32)).shape
+        torch.Size([1, 512])
+    """
+    from torchvision.models import resnet18 as build
+
+    network = build(weights=None)
+    network.fc = nn.Identity()
+    if stem == "cifar":
+        network.conv1 = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
+        network.maxpool = nn.Identity()
+    elif in_channels != 3:
+        network.conv1 = nn.Conv2d(in_channels, 64, 7, stride=2, padding=3, bias=False)
+    if stem == "cifar" or in_channels != 3:
+        nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+    network.in_channels, network.out_features = in_channels, 512
+    return network
+
+
+BACKBONES: dict[str, Callable[[int | None, str], nn.Module]] = {
+    "resnet18": lambda channels, stem: resnet18(channels or 3, stem),
+    "conv4": lambda channels, stem: ConvNet((64, 64, 64, 64), channels or 1),
+    "conv3": lambda channels, stem: ConvNet((32, 64, 128), channels or 1),
+}
+"""Networks that `BaseClassifier` knows by name; each has `in_channels` and `out_features`."""
+
+
+def build_backbone(
+    name: str, in_channels: int | None = None, stem: str = "imagenet", seed: int = 0
+) -> nn.Module:
+    """A network with weights that are a function of `seed`; the global random state stays.
+
+    Args:
+        name: one of `BACKBONES`: "resnet18", or "conv4" and the smaller "conv3" for images of
+            about 28 pixels.
+        in_channels: channels of the images; None is 3 for resnet18 and 1 for the small networks.
+        stem: see `resnet18`.
+        seed: seed of the weights.
+
+    Example:
+        >>> build_backbone("conv3").out_features
+        128
+    """
+    if name not in BACKBONES:
+        raise InputError(
+            f"Expected `backbone` to be one of {', '.join(BACKBONES)} or an nn.Module but got "
+            f"{name!r}."
+        )
+    if stem not in STEMS:
+        raise InputError(f"Expected `stem` to be one of {', '.join(STEMS)} but got {stem!r}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return BACKBONES[name](in_channels, stem)

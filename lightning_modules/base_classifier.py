@@ -1,0 +1,214 @@
+"""`BaseClassifier`: the model trained on the base classes, whose features the novel task uses."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor, nn
+from torch.nn import functional
+from torchmetrics.classification import MulticlassAccuracy
+
+from fsl_basesel.errors import InputError
+from lightning_modules.backbones import build_backbone
+from lightning_modules.loader import step_seed
+from lightning_modules.masked_head import MaskedHead
+
+
+class BaseClassifier(pl.LightningModule):
+    """A backbone and a linear head over the base classes, trained as in the paper.
+
+    The head is made when training starts and has room for all classes the schedule will reach; see
+    `MaskedHead`. All weights are a function of `seed`, so that a run that is killed before its
+    first checkpoint starts again the same.
+
+    Args:
+        backbone: "resnet18", "conv4", "conv3" (see `build_backbone`), or any module that turns
+            images into features; what it returns is flattened.
+        stem: stem of resnet18, "imagenet" or "cifar".
+        in_channels: channels of the images for a backbone named by a word. Grey images are
+            repeated where a backbone expects colour.
+        capacity: the most classes there will be; None asks the data module.
+        lr: learning rate.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of SGD.
+        milestones: epochs, out of `schedule_epochs`, from which on the rate is a tenth.
+        schedule_epochs: epochs for which `milestones` are given; they are scaled to the epochs of
+            a stage of a cold start, or to the Trainer's `max_epochs`.
+        optimizer: makes another optimizer of the parameters.
+        lr_scheduler: makes another schedule of the optimizer; stepped every epoch.
+        seed: seed of the weights.
+
+    Example:
+        >>> model = BaseClassifier("conv3", capacity=5)
+        >>> model.features(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 128])
+    """
+
+    def __init__(
+        self,
+        backbone: str | nn.Module = "resnet18",
+        *,
+        stem: str = "imagenet",
+        in_channels: int | None = None,
+        capacity: int | None = None,
+        lr: float = 0.1,
+        momentum: float = 0.9,
+        weight_decay: float = 5e-4,
+        milestones: Sequence[float] = (25, 50, 80, 105),
+        schedule_epochs: int = 120,
+        optimizer: OptimizerCallable | None = None,
+        lr_scheduler: LRSchedulerCallable | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        # Plain types only: a checkpoint must load with weights_only=True.
+        kept = ["stem", "in_channels", "capacity", "lr", "momentum", "weight_decay", "seed"]
+        kept += ["schedule_epochs"] + (["backbone"] if isinstance(backbone, str) else [])
+        self.save_hyperparameters(*kept)
+        self.hparams["milestones"] = [float(m) for m in milestones]
+        self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+        self.milestones, self.schedule_epochs = tuple(sorted(milestones)), schedule_epochs
+        self.optimizer, self.lr_scheduler = optimizer, lr_scheduler
+        self.capacity, self.seed = capacity, seed
+        self.stage_epochs: int | None = None
+        """Epochs the present stage lasts; a selection callback sets it."""
+        self._rebuild: Callable[[int], nn.Module] | None = None
+        if isinstance(backbone, str):
+            name = backbone
+            self._rebuild = lambda seed: build_backbone(name, in_channels, stem, seed)
+            self.backbone = self._rebuild(seed)
+        else:
+            self.backbone = backbone
+        self.head: MaskedHead | None = None
+        width = getattr(self.backbone, "out_features", None)
+        if capacity is not None and isinstance(width, int):
+            self._make_head(width, capacity)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Features `[B, d]` of images `[B, C, H, W]`."""
+        expected = getattr(self.backbone, "in_channels", None)
+        if isinstance(expected, int) and images.dim() == 4 and images.shape[1] != expected:
+            if images.shape[1] != 1:
+                raise InputError(
+                    f"Expected images with {expected} channel(s) but got {images.shape[1]}; build "
+                    f"the model with in_channels={images.shape[1]}."
+                )
+            images = images.expand(-1, expected, -1, -1)
+        return self.backbone(images).flatten(1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits `[B, classes in use]`."""
+        if self.head is None:
+            raise InputError(
+                "Expected a head but this model has none until training starts; use `features`, or "
+                "pass `capacity` and call `activate`."
+            )
+        return self.head(self.features(images))
+
+    def activate(self, classes: int) -> None:
+        """Say how many base classes there are from now on."""
+        if self.head is None:
+            raise InputError(
+                "Expected a head to activate classes of but this model has none until training "
+                "starts; pass `capacity` to have it at once."
+            )
+        self.head.activate(classes)
+
+    def _make_head(self, width: int, capacity: int) -> None:
+        self.head = MaskedHead(width, capacity, step_seed(self.seed, "head")).to(self.device)
+        # Which class wins is all that counts, so it does not matter that logits grow in number.
+        self.train_accuracy = MulticlassAccuracy(capacity, average="micro", validate_args=False)
+        self.val_accuracy = MulticlassAccuracy(capacity, average="micro", validate_args=False)
+
+    def setup(self, stage: str) -> None:
+        """Make the head for as many classes as the data module will have."""
+        if self.head is not None or stage != "fit":
+            return
+        data = getattr(self.trainer, "datamodule", None)
+        capacity = self.capacity or getattr(data, "capacity", None)
+        capacity = capacity or len(getattr(getattr(data, "pool", None), "expanded", ()))
+        if not capacity:
+            raise InputError(
+                "Expected to learn the number of classes from a BaseClassDataModule but got "
+                f"{type(data).__name__}; pass `capacity` to BaseClassifier."
+            )
+        width = getattr(self.backbone, "out_features", None)
+        if not isinstance(width, int):
+            width = self._width_of(data)
+        self._make_head(width, capacity)
+
+    @torch.no_grad()
+    def _width_of(self, data: Any) -> int:
+        """Run one image through a backbone that does not say how many features it has."""
+        modes = {module: module.training for module in self.backbone.modules()}
+        self.backbone.eval()
+        image, _ = data.pool.preview_set([0]).batch([0])
+        width = self.features(image).shape[1]
+        for module, mode in modes.items():
+            module.training = mode
+        return width
+
+    def on_fit_start(self) -> None:
+        """Use the classes there are, where no selection callback says how many."""
+        data = getattr(self.trainer, "datamodule", None)
+        if self.head is not None and getattr(data, "chooser", None) is None:
+            self.head.activate(len(getattr(data, "classes", ())) or self.head.capacity)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Make the head before its weights are loaded; its size is that of the checkpoint."""
+        weight = checkpoint["state_dict"].get("head.weight")
+        if self.head is None and weight is not None:
+            self._make_head(weight.shape[1], weight.shape[0])
+
+    def fresh_state(self, seed: int) -> dict[str, Tensor] | None:
+        """Weights of a new model of that seed; None if the backbone cannot be built anew."""
+        if self._rebuild is None or self.head is None:
+            return None
+        head = MaskedHead(self.head.features, self.head.capacity, step_seed(seed, "head"))
+        parts = {"backbone": self._rebuild(seed), "head": head}
+        return nn.ModuleDict(parts).state_dict()
+
+    def configure_optimizers(self) -> Any:
+        """The paper's SGD, and its rate that falls tenfold at the milestones."""
+        if self.optimizer is not None:
+            optimizer = self.optimizer(self.parameters())
+        else:
+            optimizer = torch.optim.SGD(
+                self.parameters(), self.lr, self.momentum, weight_decay=self.weight_decay
+            )
+        if self.lr_scheduler is not None:
+            return [optimizer], [self.lr_scheduler(optimizer)]
+        epochs = self.stage_epochs or self.trainer.max_epochs or -1
+        if epochs < 0:
+            epochs = self.schedule_epochs
+        falls = [m * epochs / self.schedule_epochs for m in self.milestones]
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda epoch: 0.1 ** bisect_right(falls, epoch)
+        )
+        return [optimizer], [schedule]
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """Cross-entropy over the classes in use."""
+        return self._step(batch, "train", self.train_accuracy)
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Loss and accuracy on images kept out of training."""
+        self._step(batch, "val", self.val_accuracy)
+
+    def _step(
+        self, batch: tuple[Tensor, Tensor], part: str, accuracy: MulticlassAccuracy
+    ) -> Tensor:
+        images, labels = batch
+        logits = self(images)
+        loss = functional.cross_entropy(logits, labels)
+        accuracy(logits.argmax(1), labels)
+        log = partial(self.log, on_step=False, on_epoch=True, prog_bar=True, batch_size=len(labels))
+        log(f"{part}_loss", loss, sync_dist=part == "val")
+        log(f"{part}_accuracy", accuracy)
+        return loss

@@ -1,0 +1,292 @@
+"""What all selection callbacks share: when classes are chosen, and how a run is resumed exactly.
+
+Classes are chosen when Lightning asks the data module for the loader of an epoch. That is the one
+moment between two epochs at which neither a batch nor a checkpoint is under way, and the last one
+at which the number of batches may still change. So a checkpoint never falls between a choice and
+the training on it: it has the classes its weights were trained on, and a run resumed from it
+chooses again, from the same weights, what it chose before.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.io import TorchCheckpointIO
+from pytorch_lightning.trainer.states import TrainerFn
+
+from fsl_basesel import checks
+from fsl_basesel.errors import InputError
+from fsl_basesel.selection import Selection
+from fsl_basesel.selectors import Selector, selector_of
+from lightning_modules.callbacks import compatibility, report
+from lightning_modules.callbacks.early_stopping import callbacks_of
+from lightning_modules.callbacks.schedule import Place, Schedule, next_stage_is_due
+from lightning_modules.centroids import feature_function
+from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.loader import batch_count, step_seed
+from lightning_modules.resume import AtomicCheckpointIO, settled
+from lightning_modules.sameness import require_same
+
+
+class SelectionCallback(pl.Callback):
+    """Chooses base classes inside `trainer.fit`; see `SelectBaseClasses` and `ColdStartSelection`.
+
+    Args:
+        schedule: base classes and epochs of each stage.
+        start: classes of the pool, by name, that are base classes from the beginning.
+        k: how many of its nearest base classes count for a novel class (K in the paper).
+        lam: weight of the diversity term (lambda in the paper).
+        selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        cost: difficulty of obtaining each candidate, in the order of the pool.
+        mu: weight of `cost`.
+        certify: attach a proven upper bound to every selection.
+        features: attribute of the model that turns images into features.
+        seed: seed of everything random about the selection and the stages.
+        dirpath: where `selection-stage-i.json` is written; None is the run's log folder.
+        verbose: print a table at the end of each stage.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        start: Sequence[str],
+        k: int,
+        lam: float,
+        selector: str | Selector,
+        cost: Sequence[float] | None,
+        mu: float,
+        certify: bool,
+        features: str,
+        seed: int,
+        dirpath: str | Path | None,
+        verbose: bool,
+    ) -> None:
+        self.schedule = schedule
+        self.start = tuple(start)
+        self.k = checks.integer(k, "k", 1, None, "")
+        self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
+        self.selector = selector_of(selector)
+        self.cost = None if cost is None else [float(value) for value in cost]
+        self.certify, self.features = certify, features
+        self.seed = checks.integer(seed, "seed", 0, None, "")
+        self.dirpath = None if dirpath is None else Path(dirpath)
+        self.verbose = verbose
+        self.place: Place | None = None
+        """Where in the schedule the run is; None before the first choice."""
+        self.records: list[report.Record] = []
+        """One for each stage so far."""
+        self.data: BaseClassDataModule | None = None
+        """The data module of the run."""
+        self._stage_begins = False
+        self._before: dict[str, Any] = {}
+
+    @abstractmethod
+    def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
+        """The classes that come in at the start of a stage."""
+
+    def needs_features(self) -> bool:
+        """Whether the model that is trained must have features to select by."""
+        return True
+
+    def begin_stage(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Prepare the model for a stage other than the first; its loader is in place."""
+
+    def epochs_planned(self, place: Place) -> int | None:
+        """How many epochs the run has in all, if the schedule says so."""
+        return None
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint must agree on to be resumed, as plain types."""
+        return {
+            "callback": type(self).__name__,
+            "schedule": list(self.schedule.sizes),
+            "epochs_per_stage": list(self.schedule.epochs),
+            "start": list(self.start),
+            "k": self.k,
+            "lam": self.lam,
+            "mu": self.mu,
+            "selector": repr(self.selector),
+            "seed": self.seed,
+        }
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Check that this can work, and have the data module ask here before it makes a loader."""
+        if stage != TrainerFn.FITTING:
+            return
+        name = type(self).__name__
+        data = compatibility.require_data_module(trainer, name)
+        compatibility.require_alone(trainer, SelectionCallback)
+        compatibility.require_classes(self.schedule, self.start, data.pool, name)
+        if len(self.schedule) > 1:
+            compatibility.require_stages_possible(trainer, name)
+        compatibility.warn_of_empty_checkpoints(trainer)
+        if self.needs_features() and not compatibility.builds_itself_later(pl_module):
+            feature_function(pl_module, self.features)
+        self.data, self.place, self.records, self._stage_begins = data, None, [], False
+        data.clear_classes()
+        data.capacity = self.schedule.sizes[-1]
+        data.chooser = partial(self._choose_if_due, trainer, pl_module)
+        io = trainer.strategy.checkpoint_io
+        self._before = {
+            "reload": trainer.reload_dataloaders_every_n_epochs,  # type: ignore[attr-defined]
+            "max_epochs": trainer.fit_loop.max_epochs,
+            "checkpoint_io": io,
+        }
+        trainer.reload_dataloaders_every_n_epochs = 1  # type: ignore[attr-defined]
+        if type(io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = AtomicCheckpointIO()
+        self._tell_epochs(trainer, pl_module, Place(0, 0))
+        compatibility.warn_of_early_end(trainer, self.schedule, self.epochs_planned(Place(0, 0)))
+
+    def _choose_if_due(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Called before every loader: begin the first stage, or the next one if it is time."""
+        if self.place is None:
+            self._enter(trainer, pl_module, 0)
+        elif self not in callbacks_of(trainer):
+            return  # the tuner tries things out, in epochs that do not count
+        elif next_stage_is_due(self.schedule, self.place, trainer.current_epoch):
+            self._show_table(trainer)
+            self._enter(trainer, pl_module, self.place.stage + 1)
+
+    def _enter(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> None:
+        data = self.data
+        assert data is not None
+        if stage == 0:
+            data.clear_classes()
+            data.add_classes(self.start)
+        began = time.perf_counter()
+        selection = self.choose(trainer, pl_module, stage)
+        seconds = time.perf_counter() - began
+        record = report.record_of(selection, stage, self.schedule.sizes[stage], seconds)
+        folder = self._folder(trainer)
+        if trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            report.save(selection, stage, folder)
+            report.log(trainer, record)
+        data.add_classes(selection.indices)
+        self.place = Place(stage, trainer.current_epoch)
+        self.records = [*self.records[:stage], record]
+        self._stage_begins = stage > 0
+        self._tell_epochs(trainer, pl_module, self.place)
+        if stage == 0:
+            self.activate(pl_module)
+        batches = batch_count(len(data.training_images()), data.batch_size, trainer.world_size)
+        compatibility.require_validation_possible(trainer, batches, stage)
+
+    def activate(self, pl_module: pl.LightningModule) -> None:
+        """Tell a model that wants to know how many classes there are."""
+        assert self.data is not None
+        activate = getattr(pl_module, "activate", None)
+        if callable(activate):
+            activate(len(self.data.class_numbers))
+
+    def _tell_epochs(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, place: Place
+    ) -> None:
+        """Tell the Trainer when the run ends and the model how long the stage is."""
+        planned = self.epochs_planned(place)
+        if planned is None:
+            return
+        asked = self._before["max_epochs"]
+        trainer.fit_loop.max_epochs = planned if asked in (None, -1) else min(planned, asked)
+        if hasattr(pl_module, "stage_epochs"):
+            setattr(pl_module, "stage_epochs", self.schedule.epochs[place.stage])  # noqa: B010
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin the stage that was entered when the loader was made."""
+        if self._stage_begins:
+            self.begin_stage(trainer, pl_module)
+            self._stage_begins = False
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Make dropout and the like a function of (seed, epoch, batch, process)."""
+        place = (trainer.current_epoch, batch_idx, trainer.global_rank)
+        torch.manual_seed(step_seed(self.seed, "step", *place))
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note what the epoch came to, for the table."""
+        if self.place is None:
+            return
+        metrics = {
+            name: float(value)
+            for name, value in trainer.callback_metrics.items()
+            if name.startswith(("train", "val")) and value.numel() == 1
+        }
+        epochs = trainer.current_epoch - self.place.start + 1
+        self.records[-1] = self.records[-1] | {"epochs": epochs, "metrics": metrics}
+        more = self.place.stage + 1 < len(self.schedule)
+        if trainer.fast_dev_run and more:  # type: ignore[attr-defined]
+            self.choose(trainer, pl_module, self.place.stage + 1)  # to see that it works
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Show the table of all stages."""
+        self._show_table(trainer)
+
+    def _show_table(self, trainer: pl.Trainer) -> None:
+        if self.verbose and trainer.is_global_zero and self.records:
+            report.show(report.stage_table(self.records, len(self.schedule)))
+
+    def _folder(self, trainer: pl.Trainer) -> Path:
+        """Where selections are written; asked in every process, since they agree on it."""
+        folder = trainer.log_dir or trainer.default_root_dir
+        return self.dirpath if self.dirpath is not None else Path(folder)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings, place, classes and records as plain types."""
+        return {
+            "settings": self.settings(),
+            "place": None if self.place is None else list(self.place),
+            "records": self.records,
+            "data": None if self.data is None else self.data.state_dict(),
+        }
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Take up a run where the checkpoint left it; refuse the checkpoint of another run."""
+        if trainer.state.fn != TrainerFn.FITTING or self.data is None:
+            return
+        state = checkpoint.get("callbacks", {}).get(self.state_key)
+        if state is None:
+            raise InputError(
+                f"Expected a checkpoint of a run with {type(self).__name__} but it has no state of "
+                "it; to start from its weights load them into the model and leave `ckpt_path` out."
+            )
+        require_same(state["settings"], self.settings(), type(self).__name__)
+        if type(self.data).__qualname__ not in checkpoint and state["data"] is not None:
+            self.data.load_state_dict(state["data"])  # Lightning found none under the class's name
+        self.place = None if state["place"] is None else Place(*state["place"])
+        self.records = list(state["records"])
+        self._stage_begins = False
+        if self.place is not None:
+            self._tell_epochs(trainer, pl_module, self.place)
+        checkpoint["loops"] = settled(checkpoint["loops"])
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Leave the Trainer as it was found."""
+        self._put_back(trainer)
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Leave the Trainer as it was found."""
+        self._put_back(trainer)
+
+    def _put_back(self, trainer: pl.Trainer) -> None:
+        if self.data is not None:
+            self.data.chooser = None
+        if self._before:
+            reload = self._before["reload"]
+            trainer.reload_dataloaders_every_n_epochs = reload  # type: ignore[attr-defined]
+            trainer.fit_loop.max_epochs = self._before["max_epochs"]
+            trainer.strategy.checkpoint_io = self._before["checkpoint_io"]
+            self._before = {}

@@ -1,0 +1,191 @@
+"""`ColdStartSelection`: base classes chosen in stages, each by the model of the stage before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selection import Selection
+from fsl_basesel.selectors import RandomSelection, Selector
+from lightning_modules.callbacks.base import SelectionCallback
+from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
+from lightning_modules.callbacks.schedule import Place, Schedule, last_epoch
+from lightning_modules.callbacks.selecting import problem_of_features, select_once
+from lightning_modules.loader import step_seed
+
+
+class ColdStartSelection(SelectionCallback):
+    """The paper's cold start, in one `trainer.fit`: a few random classes, then more in stages.
+
+    The first stage trains on random classes. At the start of each further stage the model of the
+    stage before chooses the classes to add. The run ends with the schedule, or with the Trainer's
+    `max_epochs` if that comes first.
+
+    A stage begins with a new model, as in the paper: the weights of a freshly built one are loaded
+    in place and the optimizer and its schedule are made anew. With `warm_start` the weights go on
+    (a curriculum) and only the optimizer and its schedule are new. A model of your own needs
+    `features`; if it also has `fresh_state(seed)`, which returns a state dict, its new models come
+    from there, and else they start from the weights it had when the run began, which are then kept
+    in every checkpoint. `activate(classes)`, if it has it, is called when the classes change.
+
+    `ModelCheckpoint(monitor=...)` ranks the checkpoints of each stage among themselves, since a
+    loss over 6 classes does not compare with one over 100. `EarlyStopping` is refused, as it would
+    end the run; `StageEarlyStopping` ends the stage.
+
+    Args:
+        schedule: base classes in each stage, rising.
+        epochs_per_stage: epochs of every stage, or of each.
+        k: how many of its nearest base classes count for a novel class (K in the paper).
+        lam: weight of the diversity term (lambda in the paper).
+        selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        warm_start: keep the weights from stage to stage.
+        start: classes of the pool, by name, that are in the first stage anyway.
+        cost: difficulty of obtaining each candidate, in the order of the pool.
+        mu: weight of `cost`.
+        certify: attach a proven upper bound to every selection.
+        features: attribute of the model that turns images into features.
+        seed: seed of the first classes, of the weights of new models and of the selector.
+        dirpath: where `selection-stage-i.json` is written; None is the run's log folder.
+        verbose: print a table at the end of each stage.
+
+    Example:
+        >>> callback = ColdStartSelection(schedule=(50, 100), epochs_per_stage=(10, 20), k=1)
+        >>> callback.schedule.epochs
+        (10, 20)
+    """
+
+    def __init__(
+        self,
+        schedule: Sequence[int] = (6, 12, 25, 50, 100),
+        epochs_per_stage: int | Sequence[int] = 120,
+        k: int = 3,
+        lam: float = 0.0,
+        selector: str | Selector = "auto",
+        *,
+        warm_start: bool = False,
+        start: Sequence[str] = (),
+        cost: Sequence[float] | None = None,
+        mu: float = 0.0,
+        certify: bool = True,
+        features: str = "features",
+        seed: int = 0,
+        dirpath: str | Path | None = None,
+        verbose: bool = True,
+    ) -> None:
+        super().__init__(
+            Schedule.of(schedule, epochs_per_stage),
+            start=start,
+            k=k,
+            lam=lam,
+            selector=selector,
+            cost=cost,
+            mu=mu,
+            certify=certify,
+            features=features,
+            seed=seed,
+            dirpath=dirpath,
+            verbose=verbose,
+        )
+        self.warm_start = warm_start
+        self._initial: dict[str, Tensor] | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint must agree on to be resumed, as plain types."""
+        return super().settings() | {"warm_start": self.warm_start}
+
+    def epochs_planned(self, place: Place) -> int:
+        """The run ends with the schedule."""
+        return last_epoch(self.schedule, place)
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Check that this can work, and have the data module ask here before it makes a loader."""
+        super().setup(trainer, pl_module, stage)
+        self._initial = None
+
+    def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
+        """Random classes in the first stage, then what the features of the model say."""
+        assert self.data is not None
+        m = self.schedule.sizes[stage] - len(self.data.class_numbers)
+        if stage == 0:
+            return RandomSelection().select(self._nothing_known(m), self.seed)
+        problem = problem_of_features(
+            self.data, pl_module, self.features, trainer, m, self.k, self.lam, self.cost, self.mu
+        )
+        return select_once(trainer, problem, self.selector, self.seed, self.certify)
+
+    def _nothing_known(self, m: int) -> SelectionProblem:
+        """A problem in which all candidates are alike; nothing has been learnt yet."""
+        assert self.data is not None
+        names = self.data.pool.names
+        return SelectionProblem(
+            np.zeros((1, len(names))),
+            m,
+            k=1,
+            selected=self.data.class_numbers,
+            names=names,
+            novel_names=["not known yet"],
+        )
+
+    def end_stage(self, trainer: pl.Trainer) -> bool:
+        """End the stage after this epoch; False in the last stage, which ends with the run."""
+        if self.place is None or self.place.stage + 1 >= len(self.schedule):
+            return False
+        self.place = self.place._replace(over=trainer.current_epoch)
+        self._tell_epochs(trainer, trainer.lightning_module, self.place)
+        return True
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the first weights of a model that cannot be built anew; all processes agree now."""
+        needed = not self.warm_start and len(self.schedule) > 1
+        untrained = trainer.global_step == 0 and trainer.current_epoch == 0
+        if needed and untrained and self._fresh_state(pl_module, 0) is None:
+            self._initial = {
+                name: value.detach().to("cpu", copy=True)
+                for name, value in pl_module.state_dict().items()
+            }
+
+    def _fresh_state(self, pl_module: pl.LightningModule, stage: int) -> dict[str, Tensor] | None:
+        build = getattr(pl_module, "fresh_state", None)
+        return build(step_seed(self.seed, "weights", stage)) if callable(build) else None
+
+    def begin_stage(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A new model, unless the start is warm; a new optimizer; scores count from here."""
+        assert self.place is not None
+        if not self.warm_start:
+            fresh = self._fresh_state(pl_module, self.place.stage)
+            fresh = self._initial if fresh is None else fresh
+            assert fresh is not None
+            pl_module.load_state_dict(fresh)  # in place: optimizer, DDP and loggers know these
+        self.activate(pl_module)
+        trainer.strategy.setup_optimizers(trainer)
+        for other in callbacks_of(trainer):
+            if isinstance(other, StageEarlyStopping):
+                other.start_stage()
+            elif isinstance(other, ModelCheckpoint) and other.monitor is not None:
+                _forget_scores(other)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings, place, classes and records, and first weights where they are needed."""
+        return super().state_dict() | {"initial": self._initial}
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Take up a run where the checkpoint left it; refuse the checkpoint of another run."""
+        super().on_load_checkpoint(trainer, pl_module, checkpoint)
+        state = checkpoint.get("callbacks", {}).get(self.state_key, {})
+        self._initial = state.get("initial")
+
+
+def _forget_scores(checkpoint: ModelCheckpoint) -> None:
+    """Have a ModelCheckpoint rank from here on; files of earlier stages stay on disk."""
+    checkpoint.best_k_models = {}
+    checkpoint.best_model_path = checkpoint.kth_best_model_path = ""
+    checkpoint.best_model_score = checkpoint.current_score = None

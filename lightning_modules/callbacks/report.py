@@ -1,0 +1,125 @@
+"""What a selection leaves behind: a file, lines in the loggers, a table on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fsl_basesel.selection import Selection
+
+Record = dict[str, Any]
+"""A stage as plain types: what was chosen, how, and what training on it came to."""
+
+
+def record_of(selection: Selection, stage: int, classes: int, seconds: float) -> Record:
+    """The record of a stage that is about to begin.
+
+    Args:
+        selection: the choice.
+        stage: number of the stage, from 0.
+        classes: base classes there are now, earlier ones included.
+        seconds: wall time of centroids and choice together.
+    """
+    return {
+        "stage": stage,
+        "classes": classes,
+        "added": list(selection.names),
+        "method": selection.method,
+        "value": selection.value,
+        "upper_bound": selection.upper_bound,
+        "gap": selection.gap,
+        "seconds": seconds,
+        "epochs": 0,
+        "metrics": {},
+    }
+
+
+def file_name(stage: int) -> str:
+    """Name of the file of a stage's selection; people count from 1.
+
+    Example:
+        >>> file_name(0)
+        'selection-stage-1.json'
+    """
+    return f"selection-stage-{stage + 1}.json"
+
+
+def save(selection: Selection, stage: int, folder: Path) -> Path:
+    """Write the whole selection, with its reasons, into the run's folder."""
+    return selection.save(folder / file_name(stage))
+
+
+def log(trainer: pl.Trainer, record: Record) -> None:
+    """Give value, bound, gap, seconds and classes to every logger of the Trainer."""
+    numbers = {
+        f"selection/{name}": float(record[name])
+        for name in ("value", "upper_bound", "gap", "seconds", "classes")
+        if record[name] is not None
+    }
+    numbers["selection/stage"] = float(record["stage"] + 1)
+    names = "\n".join(record["added"])
+    for logger in trainer.loggers:
+        logger.log_metrics(numbers, step=trainer.global_step)
+        write = getattr(getattr(logger, "experiment", None), "add_text", None)
+        if callable(write):  # TensorBoard has a place for text
+            write(f"selection/stage-{record['stage'] + 1}", names, trainer.global_step)
+
+
+def stage_table(records: Sequence[Record], stages: int) -> Group:
+    """All stages so far, one a row, and the classes that came last.
+
+    Args:
+        records: their records.
+        stages: how many stages the run has.
+    """
+    measured = sorted({name for record in records for name in record["metrics"]})
+    metrics = [name for name in measured if "acc" in name] or measured
+    title = f"Base classes, stage {len(records)} of {stages}"
+    table = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    short = [name.replace("accuracy", "acc") for name in metrics]  # to fit in 80 columns
+    for heading in ("stage", "classes", "chosen by", "value", "gap", "seconds", "epochs", *short):
+        side: Literal["left", "right"] = "left" if heading == "chosen by" else "right"
+        table.add_column(heading, justify=side, no_wrap=True)
+    for record in records:
+        certified = record["upper_bound"] is not None
+        table.add_row(
+            str(record["stage"] + 1),
+            str(record["classes"]),
+            record["method"],
+            _number(record["value"] if certified else None, ".4f"),
+            _number(record["gap"], ".2%"),
+            _number(record["seconds"], ".1f"),
+            str(record["epochs"]),
+            *(_number(record["metrics"].get(name), ".4f") for name in metrics),
+        )
+    last = records[-1]
+    added = Text(f"stage {last['stage'] + 1} added: {_some(last['added'])}", no_wrap=True)
+    added.overflow = "ellipsis"
+    return Group(table, added)
+
+
+def show(table: RenderableType) -> None:
+    """Print a table; a progress bar that is being drawn stays below it."""
+    Console().print(table)
+
+
+def _some(names: Sequence[str], limit: int = 3) -> str:
+    """The first names, and how many more there are.
+
+    Example:
+        >>> _some(["cat", "dog", "fish", "owl"])
+        'cat, dog, fish + 1'
+    """
+    rest = f" + {len(names) - limit}" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + rest
+
+
+def _number(value: float | None, style: str) -> str:
+    return "" if value is None else format(value, style)

@@ -1,0 +1,106 @@
+"""The stages of a cold start as pure functions: how many classes, for how many epochs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fsl_basesel.errors import InputError
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Number of base classes and of epochs in each stage.
+
+    Attributes:
+        sizes: base classes in each stage, rising.
+        epochs: epochs each stage lasts at most.
+
+    Example:
+        >>> schedule = Schedule.of((6, 12, 25), 10)
+        >>> schedule.epochs, schedule.added(1)
+        ((10, 10, 10), 6)
+    """
+
+    sizes: tuple[int, ...]
+    epochs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], epochs_per_stage: int | Sequence[int]) -> Schedule:
+        """A schedule that has been checked; one number of epochs serves all stages."""
+        stages = _whole_numbers(sizes, "schedule")
+        if not stages or stages[0] < 1 or any(b <= a for a, b in pairwise(stages)):
+            raise InputError(
+                "Expected `schedule` to be rising numbers of classes, as in (6, 12, 25, 50, 100), "
+                f"but got {sizes!r}."
+            )
+        if isinstance(epochs_per_stage, Sequence):
+            epochs = _whole_numbers(epochs_per_stage, "epochs_per_stage")
+        else:
+            epochs = _whole_numbers([epochs_per_stage], "epochs_per_stage") * len(stages)
+        if len(epochs) != len(stages) or min(epochs) < 1:
+            raise InputError(
+                "Expected `epochs_per_stage` to be at least 1, one number or one for each of the "
+                f"{len(stages)} stages, but got {epochs_per_stage!r}."
+            )
+        return cls(stages, epochs)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def added(self, stage: int) -> int:
+        """Classes that come in at the start of a stage."""
+        return self.sizes[stage] - (self.sizes[stage - 1] if stage else 0)
+
+
+class Place(NamedTuple):
+    """Where in its schedule a run is.
+
+    Attributes:
+        stage: number of the stage, from 0.
+        start: epoch in which the stage began.
+        over: epoch after which the stage is to end before its time, or None.
+    """
+
+    stage: int
+    start: int
+    over: int | None = None
+
+
+def next_stage_is_due(schedule: Schedule, place: Place, epoch: int) -> bool:
+    """Whether `epoch` belongs to the stage after `place.stage`.
+
+    Example:
+        >>> schedule = Schedule.of((2, 4), (3, 1))
+        >>> [next_stage_is_due(schedule, Place(0, 0), epoch) for epoch in range(4)]
+        [False, False, False, True]
+        >>> next_stage_is_due(schedule, Place(0, 0, over=0), 1)
+        True
+    """
+    if place.stage + 1 >= len(schedule):
+        return False
+    ended = place.over is not None and epoch > place.over
+    return ended or epoch >= place.start + schedule.epochs[place.stage]
+
+
+def last_epoch(schedule: Schedule, place: Place) -> int:
+    """How many epochs the whole run has, if no further stage ends before its time.
+
+    Example:
+        >>> last_epoch(Schedule.of((2, 4), 5), Place(1, start=3))
+        8
+    """
+    ending = place.start + schedule.epochs[place.stage]
+    if place.over is not None and place.stage + 1 < len(schedule):
+        ending = min(ending, place.over + 1)
+    return ending + sum(schedule.epochs[place.stage + 1 :])
+
+
+def _whole_numbers(values: Sequence[Any], name: str) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise InputError(f"Expected `{name}` to be whole numbers but got {values!r}.") from None

@@ -1,0 +1,127 @@
+"""`SelectBaseClasses`: one selection at the start of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from fsl_basesel import checks
+from fsl_basesel.selection import Selection
+from fsl_basesel.selectors import Selector
+from lightning_modules.base_classifier import BaseClassifier
+from lightning_modules.callbacks.base import SelectionCallback
+from lightning_modules.callbacks.schedule import Schedule
+from lightning_modules.callbacks.selecting import problem_of_features, select_once
+from lightning_modules.centroids import feature_function
+
+
+class SelectBaseClasses(SelectionCallback):
+    """Chooses `m` base classes before training starts: the paper's Pre-trained Selection.
+
+    The features come from `extractor`, a model trained on other classes, or else from the model
+    that is to be trained, as it is when training starts. If the data module has no novel task, the
+    candidates stand for it: General Selection.
+
+    Args:
+        m: how many classes to choose.
+        k: how many of its nearest base classes count for a novel class (K in the paper).
+        lam: weight of the diversity term (lambda in the paper).
+        selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        extractor: model with the features to select by, or the path of a `BaseClassifier`
+            checkpoint; None is the model that is trained.
+        selected: classes of the pool, by name, that are base classes already; `m` are added.
+        cost: difficulty of obtaining each candidate, in the order of the pool.
+        mu: weight of `cost`.
+        certify: attach a proven upper bound to the selection.
+        features: attribute of the extractor that turns images into features.
+        seed: seed of a randomised selector.
+        dirpath: where `selection-stage-1.json` is written; None is the run's log folder.
+        verbose: print a table at the end.
+
+    Example:
+        >>> callback = SelectBaseClasses(m=100, k=3, selector="greedy-target")
+        >>> callback.schedule.sizes
+        (100,)
+    """
+
+    def __init__(
+        self,
+        m: int = 100,
+        k: int = 3,
+        lam: float = 0.0,
+        selector: str | Selector = "auto",
+        *,
+        extractor: nn.Module | str | Path | None = None,
+        selected: Sequence[str] = (),
+        cost: Sequence[float] | None = None,
+        mu: float = 0.0,
+        certify: bool = True,
+        features: str = "features",
+        seed: int = 0,
+        dirpath: str | Path | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.m = checks.integer(m, "m", 1, None, "")
+        super().__init__(
+            # Its one stage lasts as long as the Trainer says.
+            Schedule.of((len(selected) + self.m,), 1),
+            start=selected,
+            k=k,
+            lam=lam,
+            selector=selector,
+            cost=cost,
+            mu=mu,
+            certify=certify,
+            features=features,
+            seed=seed,
+            dirpath=dirpath,
+            verbose=verbose,
+        )
+        self.extractor = extractor
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint must agree on; the epochs are the Trainer's business."""
+        kept = super().settings()
+        del kept["epochs_per_stage"]
+        return kept
+
+    def needs_features(self) -> bool:
+        """Only where the model that is trained is also the one to select by."""
+        return self.extractor is None
+
+    def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
+        """Select by the features of the extractor."""
+        module = self._loaded(pl_module)
+        feature_function(module, self.features)
+        assert self.data is not None
+        guest = module is not pl_module
+        if guest:
+            module.to(trainer.strategy.root_device)
+        problem = problem_of_features(
+            self.data,
+            module,
+            self.features,
+            trainer,
+            self.m,
+            self.k,
+            self.lam,
+            self.cost,
+            self.mu,
+        )
+        if guest:
+            module.to("cpu")  # its room on the device is for training from now on
+        return select_once(trainer, problem, self.selector, self.seed, self.certify)
+
+    def _loaded(self, pl_module: pl.LightningModule) -> nn.Module:
+        if self.extractor is None:
+            return pl_module
+        if isinstance(self.extractor, nn.Module):
+            return self.extractor
+        return BaseClassifier.load_from_checkpoint(
+            self.extractor, map_location=torch.device("cpu"), weights_only=True
+        )

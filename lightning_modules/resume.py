@@ -1,0 +1,77 @@
+"""Resuming exactly: checkpoints written whole, and loop states that Lightning resumes aright."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric.plugins.io import TorchCheckpointIO
+from lightning_fabric.utilities.cloud_io import _is_local_file_protocol
+
+FITTING = "fit_loop"
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint beside its place and renames it: a kill leaves the old one or the new.
+
+    Lightning writes to the folder for temporary files and moves the result, which is a copy, and
+    may be half done, where that folder is on another disk.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Write `checkpoint` to `path`, whole or not at all."""
+        if storage_options is not None or not _is_local_file_protocol(path):
+            super().save_checkpoint(checkpoint, path, storage_options)
+            return
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The name is always the same, so what a kill left behind is overwritten next time.
+        part = target.with_name(f".{target.name}.part")
+        with open(part, "wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+
+
+def settled(loops: dict[str, Any]) -> dict[str, Any]:
+    """The state of Lightning's loops, with an epoch that is over counted as over.
+
+    Two checkpoints are taken after the last batch of an epoch but before the epoch counts as
+    complete: at the end of the epoch, and after a training step that happens to be its last.
+    Lightning resumes the first wrongly with `max_steps` (it skips `on_train_epoch_start` and loses
+    steps), and the second wrongly if the next epoch has more batches (it takes the batches of the
+    old epoch for batches of the new one). Both become what they are: the start of the next epoch.
+
+    Args:
+        loops: `checkpoint["loops"]`; not changed.
+
+    Returns:
+        The same, changed where needed.
+    """
+    state = copy.deepcopy(loops)
+    fitting = state.get(FITTING, {})
+    epoch, batch = fitting.get("epoch_progress"), fitting.get("epoch_loop.batch_progress")
+    if epoch is None or batch is None:
+        return state
+    now, steps = epoch["current"], batch["current"]
+    in_epoch_end = now["ready"] == now["started"] == now["processed"] == now["completed"] + 1
+    in_last_step = (
+        batch["is_last_batch"]
+        and now["ready"] == now["started"] == now["processed"] + 1
+        and steps["ready"] == steps["processed"] == steps["completed"] + 1
+    )
+    if in_last_step:
+        batch["total"]["completed"] += 1
+        fitting["epoch_loop.state_dict"]["_batches_that_stepped"] += 1
+    if in_epoch_end or in_last_step:
+        for counts in (epoch["total"], epoch["current"]):
+            counts["processed"] = counts["completed"] = counts["started"]
+        batch["current"] = dict.fromkeys(steps, 0)
+        batch["is_last_batch"] = False
+    return state
