@@ -72,6 +72,7 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     for u in indices:
         gains.append(problem.gains_over(value[:, problem.k - 1], np.array([u]))[0])
         topk.insert(problem.columns, u, value, index)
+    value, index = problem.all_rows(value), problem.all_rows(index)
     lost = np.empty(problem.n_candidates)
     topk.losses(value, index, problem.k, lost)
     serves = _served_by(value, index, problem.k)

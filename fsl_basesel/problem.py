@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.features import ArrayLike, SimilarityFunction, as_matrix, similarity_columns
 from fsl_basesel.multilinear import SortedRows, choose_backend, value_and_gradient
 from fsl_basesel.parallel import map_blocks
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 # Columns a thread takes at a time; fixed, so results do not depend on the number of threads.
 COLUMN_BLOCK = 1024
@@ -170,22 +173,35 @@ class SelectionProblem:
             >>> problem.replace(m=1).m
             1
         """
-        known = ("m", "k", "lam", "selected", "cost", "mu", "floor")
-        unknown = set(settings) - set(known)
+        unknown = set(settings) - set(self.settings())
         if unknown:
-            raise InputError(f"Expected settings among {known} but got {sorted(unknown)}.")
-        problem = SelectionProblem.__new__(SelectionProblem)
-        problem._store(
-            columns=self.columns,
-            names=self.names,
-            novel_names=self.novel_names,
-            centroids=self.centroids,
-        )
-        for shared in ("column_means", "sorted_rows"):  # functions of the matrix alone
+            raise InputError(
+                f"Expected settings among {', '.join(self.settings())} but got {sorted(unknown)}."
+            )
+        problem = object.__new__(type(self))
+        for kept in ("columns", "names", "novel_names", "centroids", "group"):
+            if hasattr(self, kept):
+                problem._store(**{kept: getattr(self, kept)})
+        for shared in ("column_means", "sorted_rows"):  # functions of the matrix and the floor
             if shared in self.__dict__ and "floor" not in settings:
                 problem.__dict__[shared] = self.__dict__[shared]
-        problem._store_settings(**({name: getattr(self, name) for name in known} | settings))
+        problem._store_settings(**(self.settings() | settings))
         return problem
+
+    def settings(self) -> dict[str, Any]:
+        """What `replace` takes, as it is."""
+        names = ("m", "k", "lam", "selected", "cost", "mu", "floor")
+        return {name: getattr(self, name) for name in names}
+
+    def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:
+        """This process's share of the rows; see `fsl_basesel.sharded`.
+
+        Args:
+            group: A `torch.distributed` process group; by default all processes.
+        """
+        from fsl_basesel.sharded import ShardedProblem
+
+        return ShardedProblem.of(self, group)
 
     def _store(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -203,7 +219,7 @@ class SelectionProblem:
     ) -> None:
         chosen = checks.distinct_columns(selected, "selected", self.n_candidates)
         free = self.n_candidates - len(chosen)
-        lowest = float(self.columns.min())
+        lowest = self.lowest_similarity()
         natural = min(0.0, lowest)
         self._store(
             m=checks.integer(m, "m", 0, free, f"{free}, the candidates not yet selected,"),
@@ -222,8 +238,25 @@ class SelectionProblem:
 
     @property
     def n_novel(self) -> int:
-        """|N|, the number of rows."""
-        return self.columns.shape[1]
+        """|N|, the number of rows, those on other processes included."""
+        return len(self.novel_names)
+
+    @property
+    def shards(self) -> int:
+        """How many processes share the rows: one, unless the problem is sharded."""
+        return 1
+
+    def sum_over_shards(self, local: np.ndarray) -> np.ndarray:
+        """The sum of an array over all processes that share the rows."""
+        return local
+
+    def all_rows(self, local: np.ndarray) -> np.ndarray:
+        """An array with an entry for each row here, completed by those of other processes."""
+        return local
+
+    def lowest_similarity(self) -> float:
+        """The smallest entry of the matrix."""
+        return float(self.columns.min())
 
     @property
     def similarity(self) -> torch.Tensor:
@@ -246,11 +279,11 @@ class SelectionProblem:
     def column_means(self) -> np.ndarray:
         """`[|B|]` float64: mean similarity of each candidate to the novel classes."""
         pieces = map_blocks(
-            lambda start, stop: self.columns[start:stop].mean(axis=1, dtype=np.float64),
+            lambda start, stop: self.columns[start:stop].sum(axis=1, dtype=np.float64),
             self.n_candidates,
             COLUMN_BLOCK,
         )
-        return np.concatenate(pieces)
+        return self.sum_over_shards(np.concatenate(pieces)) / self.n_novel
 
     @cached_property
     def modular(self) -> np.ndarray:
@@ -284,11 +317,11 @@ class SelectionProblem:
 
     def mean_over_rows(self, per_row: np.ndarray) -> float:
         """Mean over all novel classes of a number each."""
-        return float(per_row.sum()) / self.n_novel
+        return float(self.sum_over_shards(per_row.sum(keepdims=True))[0]) / self.n_novel
 
     def dot_over_rows(self, left: np.ndarray, right: np.ndarray) -> float:
         """Inner product of two vectors with an entry for each novel class."""
-        return float(left @ right)
+        return float(self.sum_over_shards(np.array([left @ right]))[0])
 
     def gains(self, indices: Iterable[int]) -> torch.Tensor:
         """h(u | U) for every column u, float64 `[|B|]`; -inf for columns that are already in."""
@@ -301,14 +334,19 @@ class SelectionProblem:
     def gains_over(self, kth: np.ndarray, which: np.ndarray | None = None) -> np.ndarray:
         """Gain of each column (or of those in `which`) given the rows' current k-th values."""
         columns = np.arange(self.n_candidates) if which is None else which
-        gains = np.empty(len(columns))
+        gains = self.sum_over_shards(self.excess_over(kth, columns))
+        return gains / (self.n_novel * self.k) - self.modular[columns]
+
+    def excess_over(self, kth: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Sum of max(f - kth, 0) over the rows of this process, for each column in `which`."""
+        sums = np.empty(len(which))
         threshold = np.ascontiguousarray(kth)
 
         def work(start: int, stop: int) -> None:
-            topk.excess_all(self.columns, columns[start:stop], threshold, gains[start:stop])
+            topk.excess_all(self.columns, which[start:stop], threshold, sums[start:stop])
 
-        map_blocks(work, len(columns), COLUMN_BLOCK)
-        return gains / (self.n_novel * self.k) - self.modular[columns]
+        map_blocks(work, len(which), COLUMN_BLOCK)
+        return sums
 
     def similarity_ratio(self, indices: Iterable[int]) -> torch.Tensor:
         """Similarity Ratio (Eq. 1) of every novel class with the base set B_s + U, `[|N|]`.
@@ -323,7 +361,7 @@ class SelectionProblem:
         value, _ = topk.state_of(self.columns, members, depth, self.floor)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = value.mean(axis=1) / self.columns[members].mean(axis=0, dtype=np.float64)
-        return torch.from_numpy(ratio)
+        return torch.from_numpy(self.all_rows(ratio))
 
     def multilinear(self, x: ArrayLike, backend: str = "auto") -> float | torch.Tensor:
         """F(x) (Eq. 4): expectation of h when column u is in with probability `x[u]`.
@@ -336,7 +374,7 @@ class SelectionProblem:
             A float, or a tensor `[S]` for a batch.
         """
         points, batched = self._points(x)
-        top, _ = value_and_gradient(self.sorted_rows, points, self.k, backend=backend)
+        top, _ = self._mean_top(points, backend)
         values = top - points @ torch.from_numpy(self.modular).to(points)
         return values if batched else float(values[0])
 
@@ -351,7 +389,7 @@ class SelectionProblem:
             The shape of `x`; 0 for B_s, whose classes are no variables of F.
         """
         points, batched = self._points(x)
-        _, gradient = value_and_gradient(self.sorted_rows, points, self.k, backend=backend)
+        _, gradient = self._mean_top(points, backend)
         gradient = gradient - torch.from_numpy(self.modular).to(gradient)
         gradient[:, list(self.selected)] = 0.0
         return gradient if batched else gradient[0]
@@ -360,6 +398,17 @@ class SelectionProblem:
         """The backend `gradient(x)` would use."""
         points, _ = self._points(x)
         return choose_backend(self.sorted_rows, points, self.k)
+
+    def _mean_top(self, points: torch.Tensor, backend: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """The expected mean top-k similarity and its gradient, over the rows of all processes."""
+        pair = value_and_gradient(self.sorted_rows, points, self.k, backend=backend)
+        if self.shards == 1:
+            return pair
+        share = self.columns.shape[1] / self.n_novel
+        value, gradient = (
+            self.sum_over_shards(share * part.cpu().double().numpy()) for part in pair
+        )
+        return torch.from_numpy(value).to(points), torch.from_numpy(gradient).to(points)
 
     def _points(self, x: ArrayLike) -> tuple[torch.Tensor, bool]:
         tensor = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))

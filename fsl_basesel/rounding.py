@@ -73,7 +73,10 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     while ends[0] < ends[1]:
         lists = _prefixes(values, order, problem.floor, x, problem.k, slack)
         before = ends.copy()
-        _exchange(x, queue, ends, problem.modular, problem.k, scale, lists)
+        if problem.shards > 1:
+            _exchange_together(problem, x, queue, ends, lists)
+        else:
+            _exchange(x, queue, ends, problem.modular, problem.k, scale, lists)
         if (ends == before).all():  # even fresh lists did not reach: take them longer
             slack = slack * SLACK
     return _whole(problem, x)
@@ -289,3 +292,27 @@ def _exchange(
         if x[q] == 0.0 or x[q] == 1.0:
             bottom -= 1
     ends[0], ends[1] = top, bottom
+
+
+def _exchange_together(
+    problem: SelectionProblem, x: np.ndarray, queue: np.ndarray, ends: np.ndarray, lists: Prefixes
+) -> None:
+    """`_exchange` for rows on several processes: two slopes are summed over them an exchange."""
+    states, w = np.empty(problem.k + 1), np.empty(2 * problem.k)
+    scale = problem.n_novel * problem.k
+    half = (ends[1] - ends[0]) // 2
+    while ends[0] < ends[1] and (ends[1] - ends[0] > half or half == 0):
+        pair = queue[ends]
+        local = [_gradient(x, problem.k, u, lists, states, w) for u in pair]
+        slopes = problem.sum_over_shards(np.array(local)) / scale - problem.modular[pair]
+        if np.isnan(slopes).any():
+            break  # on every process alike: a NaN of one spoils the sum of all
+        difference = slopes[0] - slopes[1]
+        p, q = (
+            pair
+            if (pair[1] > pair[0] if abs(difference) <= TIE else difference > 0)
+            else pair[::-1]
+        )
+        _move(x, p, q)
+        ends[0] += x[pair[0]] in (0.0, 1.0)
+        ends[1] -= x[pair[1]] in (0.0, 1.0)

@@ -7,7 +7,7 @@ import io
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Timing:
 
 
 def interleaved(
-    contenders: dict[str, Callable[[], object]], rounds: int, setting: str
+    contenders: Mapping[str, Callable[[], object]], rounds: int, setting: str
 ) -> list[Timing]:
     """Run every contender once a round, so that a slow moment of the machine hits all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}

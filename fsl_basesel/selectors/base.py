@@ -37,11 +37,13 @@ class Selector(ABC):
     Attributes:
         name: What `fb.select(problem, method=name)` calls it.
         randomized: Whether the generator matters.
+        shardable: Whether it works on rows that are spread over processes.
         guarantee: What is proven about the value it reaches, in one line.
     """
 
     name: ClassVar[str]
     randomized: ClassVar[bool] = False
+    shardable: ClassVar[bool] = True
     guarantee: ClassVar[str]
 
     @abstractmethod
@@ -57,6 +59,7 @@ class Selector(ABC):
             problem: What to choose from.
             generator: A seed or a numpy generator; None is seed 0.
         """
+        self.require_shardable(problem)
         seed = 0 if generator is None else generator
         if isinstance(seed, np.random.Generator):
             rng, number = seed, None
@@ -75,6 +78,14 @@ class Selector(ABC):
             upper_bound=choice.upper_bound,
             backend=choice.backend,
         )
+
+    def require_shardable(self, problem: SelectionProblem) -> None:
+        """Refuse a problem spread over processes where the algorithm needs all rows at once."""
+        if problem.shards > 1 and not self.shardable:
+            raise InputError(
+                f"Expected a problem on one process for method {self.name!r}, which looks at all "
+                f"rows at once, but got one on {problem.shards}; use another method."
+            )
 
     def settings(self) -> dict[str, object]:
         """The hyper-parameters as plain types, nested selectors by name."""

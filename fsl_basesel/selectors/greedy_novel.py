@@ -25,6 +25,7 @@ class GreedyOnNovelClass(Selector):
     """
 
     name: ClassVar[str] = "greedy-novel"
+    shardable: ClassVar[bool] = False
     guarantee: ClassVar[str] = "optimal for lam = 0, no cost and m >= K |N| (Theorem 1)"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:

@@ -12,6 +12,8 @@ from fsl_basesel.compiled import kernel
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, one_of
 
+# Gains whose difference is below this share of the largest are computed afresh before a pick.
+CLOSE = 1e-12
 # Below this many matrix entries a round of updates is cheaper than keeping a heap.
 SMALL = 200_000
 
@@ -60,6 +62,8 @@ def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
 
 
 def _lazy_picks(problem: SelectionProblem, candidates: np.ndarray, count: int) -> np.ndarray:
+    if problem.shards > 1:
+        return _picks_together(problem, candidates, count)
     value, index = _selected_state(problem)
     picks = np.empty(count, np.int64)
     bound = np.full(problem.n_candidates, -np.inf)
@@ -71,6 +75,8 @@ def _lazy_picks(problem: SelectionProblem, candidates: np.ndarray, count: int) -
 
 def changed_row_greedy(problem: SelectionProblem) -> np.ndarray:
     """Greedy picks with all gains kept up to date; holds a second, row-major copy of the matrix."""
+    if problem.shards > 1:
+        return _picks_together(problem, problem.unselected, problem.m)
     value, index = _selected_state(problem)
     picks = np.empty(problem.m, np.int64)
     gains = problem.gains_over(value[:, -1])
@@ -78,6 +84,52 @@ def changed_row_greedy(problem: SelectionProblem) -> np.ndarray:
     rows = np.ascontiguousarray(problem.columns.T)
     scale = problem.n_novel * problem.k
     _changed_rows(problem.columns, rows, problem.modular, scale, gains, value, index, picks)
+    return picks
+
+
+class RowwiseGains:
+    """All gains, kept up to date pick by pick; every process corrects them for its own rows.
+
+    Holds a second, row-major copy of the rows of this process. One vector of |B| numbers is summed
+    over the processes for each look at the gains.
+    """
+
+    def __init__(self, problem: SelectionProblem) -> None:
+        self.problem = problem
+        self.value, self.index = _selected_state(problem)
+        self.rows = np.ascontiguousarray(problem.columns.T)
+        self.kth = self.value[:, -1].copy()
+        self.sums = problem.excess_over(self.kth, np.arange(problem.n_candidates))
+        self.moved = np.zeros(problem.n_candidates, bool)
+
+    def now(self) -> np.ndarray:
+        """Gain of every column, `[|B|]`; what is already in is not masked."""
+        scale = self.problem.n_novel * self.problem.k
+        return self.problem.sum_over_shards(self.sums) / scale - self.problem.modular
+
+    def add(self, pick: int) -> None:
+        """Bring a column in."""
+        topk.insert(self.problem.columns, pick, self.value, self.index)
+        before, self.kth = self.kth, self.value[:, -1].copy()
+        update_gains(self.rows, 1, before, self.kth, self.sums, self.moved)
+
+
+def _picks_together(problem: SelectionProblem, candidates: np.ndarray, count: int) -> np.ndarray:
+    """Greedy picks when the rows lie on several processes; the same picks on all of them."""
+    gains = RowwiseGains(problem)
+    open_ = np.zeros(problem.n_candidates, bool)
+    open_[candidates] = True
+    picks = np.empty(count, np.int64)
+    for step in range(count):
+        total = np.where(open_, gains.now(), -np.inf)
+        if step == 0:
+            close = CLOSE * float(np.abs(total[candidates] + problem.modular[candidates]).max())
+        near = np.flatnonzero(total >= total.max() - close)
+        if len(near) > 1:  # corrections round: compare sums taken afresh, ties to the lowest index
+            near = near[np.argmax(problem.gains_over(gains.kth, near))]
+        picks[step] = int(np.atleast_1d(near)[0])
+        open_[picks[step]] = False
+        gains.add(int(picks[step]))
     return picks
 
 
@@ -183,7 +235,7 @@ def _changed_rows(
     for u in range(gains.shape[0]):
         if gains[u] > -np.inf:
             largest = max(largest, abs(gains[u]) + abs(modular[u]))
-    close = 1e-12 * largest + 1e-300
+    close = CLOSE * largest + 1e-300
     for step in range(picks.shape[0]):
         best = gains.max()
         pick = -1

@@ -27,7 +27,9 @@ class PaperRule(Selector):
     guarantee: ClassVar[str] = "that of the algorithm it picks (Theorems 1, 2 and 4)"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        return recommended(problem).choose(problem, generator)
+        selector = recommended(problem)
+        selector.require_shardable(problem)
+        return selector.choose(problem, generator)
 
 
 def recommended(problem: SelectionProblem) -> Selector:

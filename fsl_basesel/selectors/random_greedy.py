@@ -10,7 +10,7 @@ import numpy as np
 from fsl_basesel import topk
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, largest
-from fsl_basesel.selectors.greedy_target import greedy_order, update_gains
+from fsl_basesel.selectors.greedy_target import RowwiseGains, greedy_order
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,14 @@ class RandomGreedy(Selector):
 
 
 def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
-    members = np.array(problem.selected, np.int64)
-    value, index = topk.state_of(problem.columns, members, problem.k, problem.floor)
-    new = value[:, -1].copy()
-    gains = problem.gains_over(new)
-    gains[problem.is_selected] = -np.inf
-    moved = np.zeros(problem.n_candidates, bool)
-    rows = np.ascontiguousarray(problem.columns.T)
+    gains = RowwiseGains(problem)
+    taken = problem.is_selected.copy()
     picks = []
     for _ in range(problem.m):
-        pick = _random_of_largest(gains, problem.m, generator)
-        picks.append(pick)
-        gains[pick] = -np.inf
-        topk.insert(problem.columns, pick, value, index)
-        old, new = new, value[:, -1].copy()
-        update_gains(rows, problem.n_novel * problem.k, old, new, gains, moved)
+        now = np.where(taken, -np.inf, gains.now())
+        picks.append(_random_of_largest(now, problem.m, generator))
+        taken[picks[-1]] = True
+        gains.add(picks[-1])
     return picks
 
 
@@ -62,7 +55,8 @@ def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarr
     for _ in range(count):
         topk.losses(value, index, problem.k, lost)
         gains = np.full(problem.n_candidates, -np.inf)
-        gains[free] = problem.modular[free] - lost[free] / (problem.n_novel * problem.k)
+        total = problem.sum_over_shards(lost)
+        gains[free] = problem.modular[free] - total[free] / (problem.n_novel * problem.k)
         out = _random_of_largest(gains, count, generator)
         present[out] = False
         free = free[free != out]

@@ -15,6 +15,8 @@ from fsl_basesel.selectors.greedy_target import GreedyOnTarget, greedy_order
 
 # An exchange must gain more than rounding could fake, relative to the size of the gains.
 TOLERANCE = 1e-12
+# Candidates whose prices are summed over the processes of a sharded problem in one message.
+PRICED_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -56,22 +58,57 @@ def improve_by_swaps(
     first = len(problem.selected)  # columns of B_s stay: only positions from here on may leave
     outside = np.setdiff1d(problem.unselected, chosen)
     before = problem.value_from(value, members)
-    swaps = _swap_passes(
-        problem.columns,
-        problem.modular,
-        problem.n_novel * problem.k,
-        members,
-        first,
-        outside,
-        value,
-        index,
-        problem.floor,
-        max_passes,
-        TOLERANCE * max(1e-300, float(np.abs(problem.gains_over(value[:, -2])).max()), abs(before)),
-    )
+    size = max(1e-300, float(np.abs(problem.gains_over(value[:, -2])).max()), abs(before))
+    if problem.shards > 1:
+        swaps = _swaps_together(
+            problem, members, first, outside, value, index, max_passes, TOLERANCE * size
+        )
+    else:
+        swaps = _swap_passes(
+            problem.columns,
+            problem.modular,
+            problem.n_novel * problem.k,
+            members,
+            first,
+            outside,
+            value,
+            index,
+            problem.floor,
+            max_passes,
+            TOLERANCE * size,
+        )
     if not swaps or problem.value_of(members) <= before:
         return chosen.tolist()
     return greedy_order(problem, members[first:])
+
+
+@kernel
+def _price(
+    columns: np.ndarray,
+    u: int,
+    value: np.ndarray,
+    index: np.ndarray,
+    where: np.ndarray,
+    saved: np.ndarray,
+) -> float:
+    """What column u would add to the top-k sums, and what it would save of each member's loss."""
+    k = value.shape[1] - 1
+    saved[:] = 0.0
+    gain = 0.0
+    for n in range(value.shape[0]):
+        similarity = np.float64(columns[u, n])
+        following = value[n, k]
+        if similarity <= following:
+            continue
+        kth = value[n, k - 1]
+        if similarity > kth:
+            gain += similarity - kth
+        kept = min(similarity, kth) - following
+        for j in range(k):
+            if index[n, j] < 0:
+                break
+            saved[where[index[n, j]]] += kept
+    return gain
 
 
 @kernel
@@ -88,8 +125,7 @@ def _swap_passes(
     max_passes: int,
     tolerance: float,
 ) -> int:
-    n_novel, depth = value.shape
-    k = depth - 1
+    k = value.shape[1] - 1
     where = np.full(columns.shape[0], -1, np.int64)  # position of a column in `members`
     for i in range(members.shape[0]):
         where[members[i]] = i
@@ -105,21 +141,7 @@ def _swap_passes(
         visits += 1
         idle += 1
         u = outside[at]
-        saved[:] = 0.0
-        gain = 0.0
-        for n in range(n_novel):
-            similarity = np.float64(columns[u, n])
-            following = value[n, k]
-            if similarity <= following:
-                continue
-            kth = value[n, k - 1]
-            if similarity > kth:
-                gain += similarity - kth
-            kept = min(similarity, kth) - following
-            for j in range(k):
-                if index[n, j] < 0:
-                    break
-                saved[where[index[n, j]]] += kept
+        gain = _price(columns, u, value, index, where, saved)
         best, out = tolerance, -1
         for i in range(first, members.shape[0]):
             v = members[i]
@@ -138,4 +160,50 @@ def _swap_passes(
         topk.losses(value, index, k, lost)
         swaps += 1
         idle = 0
+    return swaps
+
+
+def _swaps_together(
+    problem: SelectionProblem,
+    members: np.ndarray,
+    first: int,
+    outside: np.ndarray,
+    value: np.ndarray,
+    index: np.ndarray,
+    max_passes: int,
+    tolerance: float,
+) -> int:
+    """The same pass, candidate by candidate in the same order, for rows on several processes.
+
+    Prices of a block of candidates are summed over the processes at once; the first exchange that
+    helps is made, and the candidates behind it are priced again.
+    """
+    scale = problem.n_novel * problem.k
+    where = np.full(problem.n_candidates, -1, np.int64)
+    where[members] = np.arange(len(members))
+    lost = np.empty(problem.n_candidates)
+    swaps = idle = visits = 0
+    while idle < len(outside) and visits < max_passes * len(outside):
+        at = visits % len(outside)
+        block = outside[at : at + min(PRICED_AT_ONCE, len(outside) - idle)]
+        prices = np.empty((len(block), len(members) + 1))
+        for row, u in zip(prices, block, strict=True):
+            row[-1] = _price(problem.columns, u, value, index, where, row[:-1])
+        topk.losses(value, index, problem.k, lost)
+        total = problem.sum_over_shards(np.vstack([prices, np.append(lost[members], 0.0)]))
+        prices, losses = total[:-1], total[-1, first:-1]
+        change = (prices[:, -1:] + prices[:, first:-1] - losses) / scale
+        change += problem.modular[members[first:]] - problem.modular[block, None]
+        helps = np.flatnonzero(change.max(axis=1) > tolerance)
+        visits += int(helps[0]) + 1 if len(helps) else len(block)
+        idle = 0 if len(helps) else idle + len(block)
+        if len(helps):
+            position = at + int(helps[0])
+            out = first + int(np.argmax(change[helps[0]]))
+            into, leaving = int(outside[position]), int(members[out])
+            members[out], outside[position] = into, leaving
+            where[leaving], where[into] = -1, out
+            topk.insert(problem.columns, into, value, index)
+            topk.remove(problem.columns, leaving, members, value, index, problem.floor)
+            swaps += 1
     return swaps
