@@ -5,16 +5,17 @@ proof and its reasons. Nothing here knows of Lightning; `lightning_modules` does
 
 Example:
     >>> import fsl_basesel as fb
-    >>> problem = fb.SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=2, k=1)
+    >>> problem = fb.SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=2, k=1)
     >>> selection = fb.select(problem)
     >>> selection.indices, selection.gap
-    ([2, 0], 0.0)
+    ([0, 1], 0.0)
 """
 
 from fsl_basesel.bounds import Certificate, Guarantee, certify, upper_bound
 from fsl_basesel.errors import InputError
 from fsl_basesel.explanation import Explanation
 from fsl_basesel.features import class_centroids
+from fsl_basesel.grid import select_grid
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection, library_version
@@ -59,5 +60,6 @@ __all__ = [
     "class_centroids",
     "methods",
     "select",
+    "select_grid",
     "upper_bound",
 ]

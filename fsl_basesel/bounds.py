@@ -69,9 +69,9 @@ def certify(problem: SelectionProblem, indices: Iterable[int]) -> Certificate:
         indices: Any m columns of B_u, from whatever source.
 
     Example:
-        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=1, k=1)
-        >>> certify(problem, [2])
-        Certificate(upper_bound=0.55, gap=0.0)
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=1, k=1)
+        >>> certify(problem, [2]).gap, round(certify(problem, [0]).gap, 3)
+        (0.0, 0.083)
     """
     value = problem.value(indices)
     bound = max(value, upper_bound(problem))

@@ -51,11 +51,11 @@ class SelectionProblem:
         floor: What a missing entry counts; at most `min f`.
 
     Example:
-        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=2, k=1)
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=2, k=1)
         >>> problem.value([0, 1])
         0.8500000000000001
         >>> problem.gains([2])
-        tensor([0.2000, 0.1000,   -inf], dtype=torch.float64)
+        tensor([0.1500, 0.1000,   -inf], dtype=torch.float64)
     """
 
     columns: np.ndarray
@@ -388,10 +388,15 @@ class SelectionProblem:
         Returns:
             The shape of `x`; 0 for B_s, whose classes are no variables of F.
         """
+        top = self.top_gradient(x, backend)
+        gradient = top - torch.from_numpy(self.modular).to(top)
+        gradient[..., list(self.selected)] = 0.0
+        return gradient
+
+    def top_gradient(self, x: ArrayLike, backend: str = "auto") -> torch.Tensor:
+        """The part of `gradient` that comes from the top-k means, the same for every lam and m."""
         points, batched = self._points(x)
         _, gradient = self._mean_top(points, backend)
-        gradient = gradient - torch.from_numpy(self.modular).to(gradient)
-        gradient[:, list(self.selected)] = 0.0
         return gradient if batched else gradient[0]
 
     def gradient_backend(self, x: ArrayLike) -> str:

@@ -28,13 +28,18 @@ def select(
         progress: Called with (task, steps done, steps in total) while long work goes on.
 
     Example:
-        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=1, k=1)
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=1, k=1)
         >>> selection = select(problem, method="greedy-target")
         >>> selection.names, round(selection.value, 6), round(selection.upper_bound, 6)
-        (['2'], 0.55, 0.55)
+        (['2'], 0.6, 0.6)
     """
     with listening(progress):
         selection = selector_of(method).select(problem, seed)
-        if certify and selection.upper_bound is None:
-            return selection.certified(certificate_of(problem, selection.indices).upper_bound)
+        return with_certificate(problem, selection) if certify else selection
+
+
+def with_certificate(problem: SelectionProblem, selection: Selection) -> Selection:
+    """The selection with a proven upper bound, unless it already has one."""
+    if selection.upper_bound is not None:
         return selection
+    return selection.certified(certificate_of(problem, selection.indices).upper_bound)

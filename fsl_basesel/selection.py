@@ -18,6 +18,7 @@ from fsl_basesel.explanation import ChosenClass, Explanation, ServedClass, expla
 from fsl_basesel.problem import SelectionProblem
 
 FORMAT = "fsl-basesel selection 1"
+ROUNDING = 1e-12
 
 
 def library_version() -> str:
@@ -153,14 +154,16 @@ class Selection:
 
 
 def relative_gap(value: float, upper_bound: float) -> float:
-    """How far `value` may be from the optimum, relative to the bound; never negative.
+    """How far `value` may be from the optimum, relative to the bound; 0 is a proof of optimality.
+
+    Differences that float64 sums cannot tell apart count as none.
 
     Example:
         >>> relative_gap(0.75, 1.0)
         0.25
     """
-    difference = max(0.0, upper_bound - value)
-    return difference / max(abs(upper_bound), 1e-300) if difference else 0.0
+    difference = upper_bound - value
+    return difference / abs(upper_bound) if difference > ROUNDING * abs(upper_bound) else 0.0
 
 
 def write_atomically(target: Path, text: str) -> None:

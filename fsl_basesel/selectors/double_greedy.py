@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,7 +45,12 @@ class ContinuousDoubleGreedy(Selector):
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         one_of(self.rounding, ("deterministic", "randomised"), "rounding")
-        x = fractional(problem, self.steps, self.backend)
+        return self.round(problem, fractional(problem, self.steps, self.backend), generator)
+
+    def round(
+        self, problem: SelectionProblem, x: np.ndarray, generator: np.random.Generator
+    ) -> Choice:
+        """The set that a fractional vector is rounded to."""
         if self.rounding == "deterministic":
             chosen = pipage(problem, x)
         else:
@@ -64,20 +70,36 @@ def fractional(problem: SelectionProblem, steps: int = 20, backend: str = "auto"
         >>> fractional(problem).sum().round(9)
         np.float64(2.0)
     """
+    return fractional_batch([problem], steps, backend)[0]
+
+
+def fractional_batch(
+    problems: Sequence[SelectionProblem], steps: int = 20, backend: str = "auto"
+) -> np.ndarray:
+    """`fractional` of several problems on one matrix, `[S, |B|]`: one gradient call a step for all.
+
+    Args:
+        problems: Problems that differ in `m`, `lam`, `cost` and `mu` only, so that they share the
+            top-k part of the objective.
+        steps: T, how many steps the climb takes.
+        backend: Of the gradient.
+    """
     if steps < 1:
         raise InputError(f"Expected `steps` to be at least 1 but got {steps}.")
-    free = problem.unselected
-    x = np.zeros(problem.n_candidates)
-    if problem.m in (0, len(free)):
-        x[free] = float(problem.m > 0)
-        return x
+    free = problems[0].unselected
+    x = np.zeros((len(problems), problems[0].n_candidates))
     for step in range(steps):
         report("continuous double greedy", step, steps)
-        both = np.stack([x, x])
-        both[1, free] = np.minimum(x[free] + (1.0 - step / steps), 1.0)
-        gradient = problem.gradient(torch.from_numpy(both), backend=backend).double().numpy()
-        a, b = gradient[0, free], -gradient[1, free]
-        x[free] = np.minimum(x[free] + rates(a, b, problem.m) / steps, 1.0)
+        y = x.copy()
+        y[:, free] = np.minimum(x[:, free] + (1.0 - step / steps), 1.0)
+        both = torch.from_numpy(np.concatenate([x, y]))
+        top = problems[0].top_gradient(both, backend=backend).double().numpy()[:, free]
+        for row, problem in enumerate(problems):
+            weights = problem.modular[free]
+            a, b = top[row] - weights, weights - top[len(problems) + row]
+            rate = rates(a, b, problem.m) if 0 < problem.m < len(free) else problem.m / len(free)
+            x[row, free] = np.minimum(x[row, free] + rate / steps, 1.0)
+    report("continuous double greedy", steps, steps)
     return x
 
 

@@ -21,6 +21,7 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.problem import COLUMN_BLOCK, SelectionProblem
 from fsl_basesel.progress import report
+from fsl_basesel.selection import ROUNDING
 from fsl_basesel.selectors.base import Choice, Selector, largest
 from fsl_basesel.selectors.greedy_target import greedy_order, lazy_greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
@@ -29,8 +30,6 @@ from fsl_basesel.selectors.swap import improve_by_swaps
 START_SCALES = (0.94, 0.96, 0.98, 1.0, 1.02)
 # Steps without progress before the step length is halved and the best thresholds are restored.
 PATIENCE = 15
-# A bound is compared with a value only up to what float64 sums can tell apart.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
