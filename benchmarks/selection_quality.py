@@ -3,8 +3,8 @@
     python benchmarks/selection_quality.py [--data FOLDER]
 
 400 random candidates and 100 novel classes of ImageNet-1k, EfficientNet-Lite0 features; m in 20,
-100, K in 1, 3, 5, 10, lam in 0, .2, .5. FOLDER holds imagenet1k_efflite0_feats.npz and is taken from
-FSL_BASESEL_DATA, else ../shared/data.
+100, K in 1, 3, 5, 10, lam in 0, .2, .5. FOLDER holds imagenet1k_efflite0_feats.npz; by default
+it is FSL_BASESEL_DATA, else ../shared/data.
 """
 
 from __future__ import annotations
