@@ -1,0 +1,120 @@
+"""The order of the images: a function of (seed, epoch), shared out evenly, resumable anywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsl_basesel.data import ImageSet
+from fsl_basesel.errors import InputError
+from lightning_modules.loader import EpochLoader, batch_count, batches_in_order, epoch_batches
+from tests.lightning_modules.runs import images_of
+
+
+def numbered(count: int) -> ImageSet:
+    """Images whose label is their position."""
+    source = images_of(["one class"], per_class=count)
+    return ImageSet(source, np.zeros(count, int), np.arange(count), np.arange(count))
+
+
+def labels_of(loader: EpochLoader) -> list[list[int]]:
+    return [labels.tolist() for _, labels in loader]
+
+
+@given(
+    images=st.integers(1, 200),
+    batch_size=st.integers(1, 17),
+    world=st.integers(1, 4),
+    epoch=st.integers(0, 3),
+)
+def test_processes_together_see_what_one_with_larger_batches_would_see(
+    images: int, batch_size: int, world: int, epoch: int
+) -> None:
+    shares = [epoch_batches(images, batch_size, 7, epoch, r, world) for r in range(world)]
+    assert {len(share) for share in shares} == {batch_count(images, batch_size, world)}
+    alone = epoch_batches(images, batch_size * world, 7, epoch)
+    for number, parts in enumerate(zip(*shares, strict=True)):
+        assert len({len(part) for part in parts}) == 1  # ranks step together on equal batches
+        together = set(np.concatenate(parts).tolist())
+        if number < len(alone):
+            assert set(alone[number].tolist()) <= together
+    seen = [position for share in shares for batch in share for position in batch.tolist()]
+    assert set(seen) <= set(range(images))
+    left_out = images - len(set(seen))
+    assert left_out < 2 * world
+    assert len(seen) - len(set(seen)) < max(world, 2)
+
+
+def test_the_order_changes_with_epoch_and_seed_and_with_nothing_else() -> None:
+    pictures = numbered(20)
+    epoch = [0]
+    first = EpochLoader(pictures, 4, lambda: epoch[0], seed=3)
+    again = EpochLoader(pictures, 4, lambda: epoch[0], seed=3)
+    order = labels_of(first)
+    torch.manual_seed(99)
+    assert labels_of(again) == order == labels_of(first)
+    assert labels_of(EpochLoader(pictures, 4, lambda: 0, seed=4)) != order
+    epoch[0] = 1
+    assert labels_of(first) != order
+    assert sorted(sum(labels_of(first), [])) == list(range(20))
+
+
+def test_iterating_leaves_the_global_random_numbers_alone() -> None:
+    before = torch.random.get_rng_state()
+    list(EpochLoader(numbered(8), 4, augment=lambda x: x + torch.rand_like(x)))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 2, "persistent_workers": True}])
+def test_goes_on_in_mid_epoch_with_any_number_of_workers(workers: dict[str, object]) -> None:
+    def make() -> EpochLoader:
+        jitter = lambda x: x + torch.rand_like(x)  # noqa: E731
+        return EpochLoader(numbered(20), 4, lambda: epoch[0], seed=1, augment=jitter, **workers)
+
+    epoch = [2]
+    whole = list(make())
+    loader = make()
+    batches = iter(loader)
+    next(batches), next(batches)
+    state = loader.state_dict()
+    assert state == {"epoch": 2, "batches": 2}
+    resumed = make()
+    resumed.load_state_dict(state)
+    rest = list(resumed)
+    assert len(rest) == len(whole) - 2
+    for (images, labels), (expected_images, expected_labels) in zip(rest, whole[2:], strict=True):
+        assert torch.equal(labels, expected_labels)
+        assert torch.equal(images, expected_images)  # the augmentation too
+    assert labels_of(resumed) == [labels.tolist() for _, labels in whole]  # the state holds once
+    resumed.load_state_dict(state)
+    epoch[0] = 3
+    assert len(labels_of(resumed)) == len(whole)  # and only in its own epoch
+    for open_loader in (loader, resumed):
+        open_loader.close()
+
+
+def test_nothing_is_fetched_before_the_first_batch_is_asked_for() -> None:
+    epoch = [0]
+    loader = EpochLoader(numbered(12), 4, lambda: epoch[0])
+    early = iter(loader)
+    epoch[0] = 1  # as Lightning does it
+    expected = labels_of(loader)
+    assert [labels.tolist() for _, labels in early] == expected
+
+
+def test_batches_in_order_do_not_depend_on_the_number_of_processes() -> None:
+    alone = [labels.tolist() for _, labels in batches_in_order(numbered(23), 4)]
+    shares = [
+        [labels.tolist() for _, labels in batches_in_order(numbered(23), 4, rank, 3)]
+        for rank in range(3)
+    ]
+    assert [shares[b % 3][b // 3] for b in range(len(alone))] == alone
+    assert sum(alone, []) == list(range(23))
+
+
+def test_a_batch_size_below_one_is_refused() -> None:
+    with pytest.raises(InputError, match="`batch_size` to be at least 1 but got 0"):
+        EpochLoader(numbered(3), 0)
