@@ -9,7 +9,7 @@ import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from typing import Any
 from fsl_basesel.errors import InputError
 
 TARGETS = ("sm_80", "sm_90", "gfx942")
-KERNELS = ("walk", "summarise", "forward", "backward", "replay")
+KERNELS = ("walk", "summarise", "forward", "backward", "replay", "slope", "move")
 STATE_COUNTS = (1, 3, 5, 10, 32)
-CHUNK = 128  # what a large problem gets; only a loop bound, so it hardly moves the registers
+ALIGNED = ("width", "values_stride", "order_stride", "chunk")  # multiples of 16 in padded rows
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Resources:
 def measure(
     kernels: Sequence[str] = KERNELS,
     targets: Sequence[str] = TARGETS,
-    states: Iterable[int] = STATE_COUNTS,
+    states: Sequence[int] = STATE_COUNTS,
     *,
     atomic: bool = True,
     double: bool = False,
@@ -70,8 +70,10 @@ def measure(
         InputError: where Triton is missing or set to interpret.
     """
     for target in targets:
-        for k in states:
+        for place, k in enumerate(states):
             for kernel in kernels:
+                if kernel == "move" and place:
+                    continue  # knows nothing of K
                 yield _compile(kernel, target, k, atomic=atomic, double=double, padded=padded)
 
 
@@ -82,22 +84,26 @@ def _compile(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from fsl_basesel.multilinear.triton import scan, walk
+    from fsl_basesel.multilinear.triton import exchange, pipage, scan, walk
     from fsl_basesel.multilinear.triton.launch import compile_options
     from fsl_basesel.multilinear.triton.settings import BLOCK, tile_width
 
     if name not in KERNELS:
         raise InputError(f"Expected a kernel out of {', '.join(KERNELS)} but got {name!r}")
+    rounding = name in ("slope", "move")
+    double = double or rounding  # rounding compares slopes, which float32 would confuse
     nvidia = target.startswith("sm_")
     gpu = GPUTarget("cuda", int(target[3:]), 32) if nvidia else GPUTarget("hip", target, 64)
-    function = walk.walk_kernel if name == "walk" else getattr(scan, f"{name}_kernel")
-    # The two scans take a row a thread, the others a chunk (or a row) a thread of two warps.
-    lanes = gpu.warp_size if name in ("forward", "backward") else BLOCK
+    module = walk if name == "walk" else exchange if rounding else scan
+    function = getattr(module, f"{name}_kernel")
+    # The scans over chunks and the slope take a row a thread and one warp a program.
+    lanes = BLOCK if name in ("walk", "summarise", "replay") else gpu.warp_size
     constants = {
         "K": k,
-        "TILE": tile_width(k, 8 if double else 4),
-        "CHUNK": CHUNK,
-        "BLOCK": lanes,
+        "TILE": pipage.TILE if rounding else tile_width(k, 8 if double else 4),
+        "BLOCK": pipage.PARTIALS if name == "move" else lanes,
+        "TIE": pipage.TIE,
+        "WHOLE": pipage.WHOLE,
         "DTYPE": triton.language.float64 if double else triton.language.float32,
         "ATOMIC": atomic,
     }
@@ -107,7 +113,7 @@ def _compile(
     attributes = {
         (place,): [["tt.divisibility", 16]]
         for place, key in enumerate(function.arg_names)
-        if key.endswith("_ptr") or (padded and key in ("width", "values_stride", "order_stride"))
+        if key.endswith("_ptr") or (padded and key in ALIGNED)
     }
     options = compile_options(lanes, 2 * k if double else k, gpu.warp_size)
     warps = options["num_warps"]
@@ -141,7 +147,8 @@ def _triton() -> Any:
 def _argument_type(name: str, constants: dict[str, Any], double: bool) -> str:
     if name in constants:
         return "constexpr"
-    fixed = {"values_ptr": "*fp32", "order_ptr": "*u16", "live_ptr": "*i32", "eps": "fp32"}
+    fixed = {"values_ptr": "*fp32", "order_ptr": "*u16", "eps": "fp32"}
+    fixed |= dict.fromkeys(("live_ptr", "queue_ptr", "ends_ptr"), "*i32")
     state = "*fp64" if double else "*fp32"
     return fixed.get(name, state if name.endswith("_ptr") else "i32")
 

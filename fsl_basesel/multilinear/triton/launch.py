@@ -177,15 +177,24 @@ def _scan(block: Block, k: int, settings: Settings) -> None:
     elements = (x, block.similarities, block.order, block.floor, live)
     scans: dict[str, Any] = {"K": states, "BLOCK": warp_size()}
     scans |= compile_options(warp_size(), words, warp_size())
-    tiles: dict[str, Any] = {"K": states, "TILE": settings.tile, "CHUNK": settings.chunk}
+    tiles: dict[str, Any] = {"K": states, "TILE": settings.tile}
     tiles |= {"BLOCK": BLOCK, **compile_options(BLOCK, words, warp_size())}
     for first, last in zip(settings.waves, settings.waves[1:], strict=False):
         grid = (triton.cdiv(n_rows * (last - first) * n_samples, BLOCK),)
-        wave = (n_chunks, first, last - first)
+        wave = (settings.chunk, n_chunks, first, last - first)
         summarise_kernel[grid](*elements, poly, own, *shape, *wave, DTYPE=DTYPES[x.dtype], **tiles)
-        wave = (n_chunks, first, last)
         forward_kernel[rows_grid](
-            poly, before, state, live, n_samples, n_rows, *wave, EPSILON[x.dtype], **scans
+            poly,
+            before,
+            state,
+            live,
+            n_samples,
+            n_rows,
+            n_chunks,
+            first,
+            last,
+            EPSILON[x.dtype],
+            **scans,
         )
     torch.sum(state, 0, out=block.left)
     backward_kernel[rows_grid](
@@ -209,6 +218,7 @@ def _scan(block: Block, k: int, settings: Settings) -> None:
         block.grad,
         *_rings(x, programs, settings),
         *shape,
+        settings.chunk,
         n_chunks,
         n_blocks,
         ATOMIC=block.grad.ndim == 2,

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """The base axis cut into chunks: summaries side by side, a scan over chunks, replay side by side.
 
-A chunk of `CHUNK` elements is summarised by two small vectors:
+A chunk of elements is summarised by two small vectors:
 
     poly(d) = P(d of the chunk's elements are in), d <= K     p after  = poly * p before, cut at K
     own(j)  = W before the chunk if W behind it were zero     W before = own + correlate(poly, W)
@@ -62,12 +62,12 @@ def summarise_kernel(
     n_candidates,
     values_stride,
     order_stride,
+    chunk,
     n_chunks,
     first_chunk,
     wave_chunks,
     K: tl.constexpr,
     TILE: tl.constexpr,
-    CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
@@ -87,8 +87,8 @@ def summarise_kernel(
         b_p = one_at(0, BLOCK, K + 1, DTYPE)
         b_w = zeros(BLOCK, K, DTYPE)
         # The polynomial does not care for the direction, W does: walk back.
-        for r in range(CHUNK // TILE):
-            o_i = i_chunk * CHUNK + (CHUNK - TILE - r * TILE)
+        for r in range(chunk // TILE):
+            o_i = i_chunk * chunk + (chunk - TILE - r * TILE)
             columns = load_columns(order_row_ptr, o_i, width, m_lane, BLOCK, TILE)
             b_q = load_columns(values_row_ptr, o_i, width, m_lane, BLOCK, TILE)
             b_q = above_floor(b_q, floor, o_i, length, TILE)
@@ -183,8 +183,8 @@ def replay_kernel(
     before_ptr,  # [K, R, chunks, S] p before each live chunk
     behind_ptr,  # [K, R, chunks, S] W behind each live chunk
     grad_ptr,  # [S, B] zeros, or [S, R, B] zeros without ATOMIC
-    x_ring_ptr,  # [programs, CHUNK / TILE, TILE, BLOCK] scratch
-    p_ring_ptr,  # [programs, CHUNK / TILE, K, BLOCK] scratch
+    x_ring_ptr,  # [programs, chunk / TILE, TILE, BLOCK] scratch
+    p_ring_ptr,  # [programs, chunk / TILE, K, BLOCK] scratch
     n_samples,
     n_rows,
     length,
@@ -192,11 +192,11 @@ def replay_kernel(
     n_candidates,
     values_stride,
     order_stride,
+    chunk,
     n_chunks,
     n_blocks,
     K: tl.constexpr,
     TILE: tl.constexpr,
-    CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
     ATOMIC: tl.constexpr,
 ):
@@ -204,8 +204,8 @@ def replay_kernel(
     i_program = tl.program_id(0)
     o_lane = tl.arange(0, BLOCK)
     floor = tl.load(floor_ptr)
-    x_ring_ptr += i_program.to(tl.int64) * (BLOCK * CHUNK) + o_lane
-    p_ring_ptr += i_program.to(tl.int64) * (BLOCK * K * (CHUNK // TILE)) + o_lane
+    x_ring_ptr += i_program.to(tl.int64) * (BLOCK * chunk) + o_lane
+    p_ring_ptr += i_program.to(tl.int64) * (BLOCK * K * (chunk // TILE)) + o_lane
     n_lanes = n_rows * n_chunks * n_samples
 
     for i_block in range(i_program, n_blocks, tl.num_programs(0)):
@@ -224,9 +224,9 @@ def replay_kernel(
                 grad_row_ptr += (i_sample * (n_rows - 1) + i_row) * n_candidates
 
             b_p = load_states(before_ptr + i_lane, n_lanes, m_lane, K)
-            for i_tile in range(CHUNK // TILE):
+            for i_tile in range(chunk // TILE):
                 store_states(p_ring_ptr + i_tile * (BLOCK * K), BLOCK, b_p, m_lane, K)
-                o_i = i_chunk * CHUNK + i_tile * TILE
+                o_i = i_chunk * chunk + i_tile * TILE
                 columns = load_columns(order_row_ptr, o_i, width, m_lane, BLOCK, TILE)
                 b_x = gather(x_row_ptr, columns, o_i, length, m_lane, TILE)
                 store_states(x_ring_ptr + i_tile * (BLOCK * TILE), BLOCK, b_x, m_lane, TILE)
@@ -235,9 +235,9 @@ def replay_kernel(
             tl.debug_barrier()  # another thread may have written what this one reads back
 
             b_w = load_states(behind_ptr + i_lane, n_lanes, m_lane, K)
-            for r in range(CHUNK // TILE):
-                i_tile = CHUNK // TILE - 1 - r
-                o_i = i_chunk * CHUNK + i_tile * TILE
+            for r in range(chunk // TILE):
+                i_tile = chunk // TILE - 1 - r
+                o_i = i_chunk * chunk + i_tile * TILE
                 columns = load_columns(order_row_ptr, o_i, width, m_lane, BLOCK, TILE)
                 b_q = load_columns(values_row_ptr, o_i, width, m_lane, BLOCK, TILE)
                 b_q = above_floor(b_q, floor, o_i, length, TILE)

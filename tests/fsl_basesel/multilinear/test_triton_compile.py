@@ -1,0 +1,50 @@
+"""Every Triton kernel compiles ahead of time for NVIDIA and AMD, without spills; no GPU needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from fsl_basesel.bench.triton_resources import KERNELS, TARGETS, main, measure
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_kernel_spills(target: str) -> None:
+    found = list(measure(KERNELS, [target], [5]))
+    assert {resources.kernel: resources.spills for resources in found} == dict.fromkeys(KERNELS, 0)
+    assert all(0 < resources.registers < 128 for resources in found)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_most_states_do_not_spill(target: str) -> None:
+    for resources in measure(["summarise", "replay"], [target], [32]):
+        assert resources.spills == 0, resources
+
+
+def test_one_state_is_enough() -> None:
+    for resources in measure(
+        ["walk", "summarise", "forward", "backward", "replay"], ["sm_90"], [1]
+    ):
+        assert resources.spills == 0, resources
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_doubles_in_ragged_rows_without_atomics_do_not_spill(target: str) -> None:
+    for resources in measure(["replay"], [target], [5], atomic=False, double=True, padded=False):
+        assert resources.spills == 0, resources
+
+
+def test_padded_rows_are_read_in_wide_pieces() -> None:
+    (padded,) = measure(["summarise"], ["sm_80"], [5])
+    (ragged,) = measure(["summarise"], ["sm_80"], [5], padded=False)
+    # Ragged rows are exchanged between threads through shared memory, padded ones are not.
+    assert padded.shared < 64 <= ragged.shared
+    assert padded.warps_resident > ragged.warps_resident
+
+
+def test_the_table_is_markdown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--target", "sm_80", "--kernel", "summarise", "--k", "5"]) == 0
+    header, rule, row = capsys.readouterr().out.splitlines()
+    assert header.count("|") == rule.count("|") == row.count("|")
+    assert row.startswith("| summarise | sm_80 | 5 |")
