@@ -1,0 +1,217 @@
+"""Episodes: a few images of a few classes to learn from, and others of the same classes to test.
+
+Which images an episode has is a function of (seed, episode) alone, so every method, every run and
+every process that asks for episode 17 of a seed is judged on the same images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fsl_basesel.compiled import kernel
+from fsl_basesel.data import counter
+from fsl_basesel.errors import InputError
+
+_mix = kernel(counter.mix)
+
+
+class Episode(NamedTuple):
+    """What a head learns from and what it is tested on; inputs are images or features.
+
+    Attributes:
+        support: `[S, ...]` inputs to learn from.
+        support_labels: `[S]` int64, 0 to `ways - 1`.
+        query: `[Q, ...]` inputs to classify.
+        query_labels: `[Q]` int64.
+        ways: number of classes.
+    """
+
+    support: Tensor
+    support_labels: Tensor
+    query: Tensor
+    query_labels: Tensor
+    ways: int
+
+
+class Draw(NamedTuple):
+    """Positions of the images of some episodes.
+
+    Attributes:
+        classes: `[E, ways]` int64: the labels drawn; label w of episode e is `classes[e, w]`.
+        support: `[E, ways, shots]` int64 positions.
+        query: `[E, ways, queries]` int64 positions.
+    """
+
+    classes: Tensor
+    support: Tensor
+    query: Tensor
+
+
+class EpisodeSampler:
+    """Draws p-way k-shot episodes from labelled images or features.
+
+    Within an episode the images drawn of a class depend on (seed, episode, label) and neither on
+    the other classes nor on the number of shots: with more shots the queries stay the same and the
+    support set only grows, so results for 1 and 5 shots are comparable episode by episode.
+
+    Args:
+        labels: `[n]` label of each image, whole numbers.
+        ways: classes of an episode.
+        shots: images of each class to learn from.
+        queries: images of each class to classify.
+        seed: seed of all episodes.
+
+    Example:
+        >>> sampler = EpisodeSampler([0] * 10 + [1] * 10 + [2] * 10, ways=2, shots=1, queries=3)
+        >>> draw = sampler.draw([0, 1])
+        >>> draw.support.shape, draw.query.shape
+        (torch.Size([2, 2, 1]), torch.Size([2, 2, 3]))
+        >>> episode = sampler.episode(torch.arange(30.0)[:, None], 1)
+        >>> bool((episode.query[:3, 0].long() == draw.query[1, 0]).all())
+        True
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[int] | np.ndarray | Tensor,
+        ways: int,
+        shots: int,
+        queries: int,
+        seed: int = 0,
+    ) -> None:
+        for name, value in (("ways", ways), ("shots", shots), ("queries", queries)):
+            if value < 1:
+                raise InputError(f"Expected `{name}` to be at least 1 but got {value}.")
+        given = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise InputError(
+                "Expected `labels` to be a list of whole numbers but got "
+                f"{given.dtype} of shape {given.shape}."
+            )
+        self.ways, self.shots, self.queries = int(ways), int(shots), int(queries)
+        self.seed = int(seed)
+        self._classes, sizes = np.unique(given, return_counts=True)
+        self._order = np.argsort(given, kind="stable").astype(np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._require(sizes)
+        self._key = counter.key(self.seed, "episode")
+        self._words = self._classes.astype(np.int64).astype(np.uint64)
+        self.support_labels = torch.arange(self.ways).repeat_interleave(self.shots)
+        self.query_labels = torch.arange(self.ways).repeat_interleave(self.queries)
+
+    def _require(self, sizes: np.ndarray) -> None:
+        if self.ways > len(sizes):
+            raise InputError(
+                f"Expected at least ways = {self.ways} classes but got {len(sizes)}; "
+                "ask for fewer ways or add classes."
+            )
+        small = np.flatnonzero(sizes < self.shots + self.queries)
+        if len(small):
+            raise InputError(
+                f"Expected at least shots + queries = {self.shots + self.queries} images of every "
+                f"class but class {self._classes[small[0]]} has {sizes[small[0]]} "
+                f"({len(small)} such); ask for fewer queries or leave those classes out."
+            )
+
+    def draw(self, episodes: Iterable[int]) -> Draw:
+        """The positions of the images of these episodes."""
+        numbers = np.asarray(list(episodes), np.int64).astype(np.uint64)
+        chosen = np.empty((len(numbers), self.ways), np.int64)
+        per_class = self.queries + self.shots
+        images = np.empty((len(numbers), self.ways, per_class), np.int64)
+        _draw(self._key, numbers, self._words, self._order, self._starts, chosen, images)
+        drawn = torch.from_numpy(images)
+        return Draw(
+            torch.from_numpy(self._classes.astype(np.int64)[chosen]),
+            drawn[..., self.queries :],
+            drawn[..., : self.queries],
+        )
+
+    def episode(self, inputs: Tensor, episode: int) -> Episode:
+        """Episode number `episode` with its inputs, `[n, ...]` images or features."""
+        draw = self.draw([episode])
+        device = inputs.device
+        return Episode(
+            torch.index_select(inputs, 0, draw.support.reshape(-1).to(device)),
+            self.support_labels.to(device),
+            torch.index_select(inputs, 0, draw.query.reshape(-1).to(device)),
+            self.query_labels.to(device),
+            self.ways,
+        )
+
+
+@kernel
+def _draw(
+    key: Any, episodes: Any, words: Any, order: Any, starts: Any, chosen: Any, images: Any
+) -> None:
+    """Fill `chosen` and `images` by the first steps of Fisher-Yates shuffles.
+
+    Numbers come from `counter.mix`, so they depend on what they are for and on nothing else; the
+    top 32 bits scaled to a range are uneven by less than 1e-6 for ranges below 4096.
+    """
+    classes = len(words)
+    ways = chosen.shape[1]
+    per_class = images.shape[2]
+    deck = np.arange(classes)
+    hand = np.empty((starts[1:] - starts[:-1]).max(), np.int64)
+    for e in range(len(episodes)):
+        state = _mix(key, episodes[e])
+        deck[:] = np.arange(classes)
+        for w in range(ways):
+            left = np.uint64(classes - w)
+            number = _mix(state, np.uint64(w)) >> np.uint64(32)
+            at = w + np.int64((number * left) >> np.uint64(32))
+            deck[w], deck[at] = deck[at], deck[w]
+            c = deck[w]
+            chosen[e, w] = c
+            start = starts[c]
+            size = starts[c + 1] - start
+            hand[:size] = order[start : start + size]
+            # Never equal to a number above: those mix in a position, these first a constant.
+            own = _mix(_mix(state, np.uint64(0xFFFFFFFF)), words[c])
+            for i in range(per_class):
+                left = np.uint64(size - i)
+                number = _mix(own, np.uint64(i)) >> np.uint64(32)
+                at = i + np.int64((number * left) >> np.uint64(32))
+                hand[i], hand[at] = hand[at], hand[i]
+                images[e, w, i] = hand[i]
+
+
+def split_task(data: Tensor, labels: Tensor, shots: int) -> Episode:
+    """Split a learn2learn task into what is learnt from and what is tested.
+
+    The first `shots` inputs of each class, in the order they come, are the support set. Labels must
+    be 0 to ways - 1, as learn2learn's `RemapLabels` leaves them; classes may be mixed.
+
+    Args:
+        data: `[n, ...]` images or features.
+        labels: `[n]` int64.
+        shots: inputs of each class to learn from.
+
+    Example:
+        >>> episode = split_task(torch.arange(6.0), torch.tensor([1, 0, 1, 0, 1, 0]), shots=1)
+        >>> episode.support.tolist(), episode.support_labels.tolist()
+        ([1.0, 0.0], [0, 1])
+        >>> episode.query.tolist(), episode.ways
+        ([3.0, 5.0, 2.0, 4.0], 2)
+    """
+    order = torch.argsort(labels, stable=True)
+    ordered = labels[order]
+    counts = torch.bincount(ordered)
+    smallest = int(counts.min())
+    if smallest <= shots:
+        label = int(torch.argmin(counts))
+        raise InputError(
+            f"Expected more than shots = {shots} inputs of each class of a task, the rest being "
+            f"queries, but label {label} has {smallest}; draw tasks with shots + queries inputs a "
+            "class and labels from 0 to ways - 1."
+        )
+    first = torch.repeat_interleave(torch.cumsum(counts, 0) - counts, counts)
+    rank = torch.arange(len(labels), device=labels.device) - first
+    support, query = order[rank < shots], order[rank >= shots]
+    return Episode(data[support], labels[support], data[query], labels[query], len(counts))

@@ -1,0 +1,26 @@
+"""Few-shot classifiers on features: how well can novel classes be told apart?
+
+`NearestCentroid`, `SoftmaxRegression` and `LinearProbe` only evaluate; `ProtoNet`, `MAML` and
+`ANIL` evaluate and can be trained on tasks of the base classes. To make one of those three,
+learn2learn must be installed.
+"""
+
+from lightning_modules.heads.anil import ANIL
+from lightning_modules.heads.base import Head
+from lightning_modules.heads.episodic import EpisodicHead
+from lightning_modules.heads.linear_probe import LinearProbe
+from lightning_modules.heads.maml import MAML
+from lightning_modules.heads.nearest_centroid import NearestCentroid
+from lightning_modules.heads.protonet import ProtoNet
+from lightning_modules.heads.softmax_regression import SoftmaxRegression
+
+__all__ = [
+    "ANIL",
+    "MAML",
+    "EpisodicHead",
+    "Head",
+    "LinearProbe",
+    "NearestCentroid",
+    "ProtoNet",
+    "SoftmaxRegression",
+]

@@ -1,0 +1,133 @@
+"""`MAML`: a few gradient steps on a copy of backbone and classifier, with learn2learn's MAML."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fsl_basesel.errors import InputError
+from lightning_modules.episodes import Episode
+from lightning_modules.heads.base import evaluation_mode, full_precision, gradients_allowed
+from lightning_modules.heads.episodic import EpisodicHead, OptimizerFactory
+from lightning_modules.heads.normalisation import use_support_statistics
+from lightning_modules.requirements import require_learn2learn
+
+
+class MAML(EpisodicHead):
+    """Model-agnostic meta-learning (Finn et al. 2017); learn2learn's `MAML` adapts a clone.
+
+    As an evaluator it adapts and predicts; nothing of it changes. As a LightningModule it learns
+    weights from which few steps suffice. The classifier starts at zero, so that an untrained one
+    has no preference among labels, which mean something else in every task.
+
+    Evaluation works in the Trainer's inference mode. No query has a part in the score of another:
+    batch normalisation uses running statistics, or those of the support set where there are none.
+
+    Args:
+        ways: classes of a task at most; tasks with fewer use the first outputs.
+        dims: number of features.
+        backbone: images to features, adapted with the classifier; without one the tasks hold
+            features and the classifier alone is adapted.
+        inner_lr: step size of the adaptation.
+        steps: steps of the adaptation.
+        eval_steps: steps when evaluating; None is `steps`.
+        first_order: leave second derivatives out when training.
+        shots: as in `EpisodicHead`, like `lr` and `optimizer`.
+        lr: as in `EpisodicHead`.
+        optimizer: as in `EpisodicHead`.
+
+    Example:
+        >>> support = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> labels = torch.tensor([1, 0])
+        >>> MAML(ways=2, dims=2, steps=5).scores(support, labels, support, ways=2).argmax(-1)
+        tensor([1, 0])
+    """
+
+    def __init__(
+        self,
+        ways: int,
+        dims: int,
+        backbone: torch.nn.Module | None = None,
+        *,
+        inner_lr: float = 0.1,
+        steps: int = 1,
+        eval_steps: int | None = None,
+        first_order: bool = False,
+        shots: int | None = None,
+        lr: float = 1e-3,
+        optimizer: OptimizerFactory | None = None,
+    ) -> None:
+        super().__init__(None, shots=shots, lr=lr, optimizer=optimizer)
+        for name, value in (("ways", ways), ("dims", dims), ("inner_lr", inner_lr)):
+            if not value > 0:
+                raise InputError(f"Expected `{name}` to be above 0 but got {value}.")
+        for name, value in (("steps", steps), ("eval_steps", eval_steps or steps)):
+            if value < 1:
+                raise InputError(f"Expected `{name}` to be at least 1 but got {value}.")
+        self.ways, self.steps, self.eval_steps = ways, steps, eval_steps or steps
+        classifier = torch.nn.Linear(dims, ways)
+        torch.nn.init.zeros_(classifier.weight)
+        torch.nn.init.zeros_(classifier.bias)
+        self.learner = require_learn2learn().algorithms.MAML(
+            self._adapting(backbone, classifier),
+            lr=inner_lr,
+            first_order=first_order,
+            allow_nograd=True,  # parts of the backbone may be frozen
+        )
+
+    def _adapting(
+        self, backbone: torch.nn.Module | None, classifier: torch.nn.Linear
+    ) -> torch.nn.Module:
+        """The network that a task changes a copy of."""
+        if backbone is None:
+            return classifier
+        self.adapts_backbone = True
+        flatten = torch.nn.Flatten()
+        parts = {"backbone": backbone, "flatten": flatten, "classifier": classifier}
+        return torch.nn.Sequential(OrderedDict(parts))
+
+    def features(self, images: Tensor) -> Tensor:
+        """Features `[B, d]` of images under the weights that tasks start from."""
+        if self.adapts_backbone:
+            return full_precision(self.learner.module.backbone(images)).flatten(1)
+        return super().features(images)
+
+    def learn(self, episode: Episode) -> Tensor:
+        """Logits after adaptation, differentiable down to the weights the adaptation starts at."""
+        clone = self.learner.clone()
+        support, query = self._inputs(episode)
+        self._adapt(clone, support, episode.support_labels, episode.ways, self.steps)
+        return clone(query)[:, : episode.ways]
+
+    def _inputs(self, episode: Episode) -> tuple[Tensor, Tensor]:
+        """Support and queries as the adapting network takes them."""
+        return episode.support, episode.query
+
+    def scores(self, support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
+        """Logits after adaptation, `[..., Q, ways]`, of images if the backbone adapts."""
+        if support.ndim > 2 and not self.adapts_backbone:
+            pairs = zip(support, query, strict=True)
+            return torch.stack([self.scores(part, labels, mine, ways) for part, mine in pairs])
+        with evaluation_mode(self), gradients_allowed():
+            clone = self.learner.clone(first_order=True)  # the same values, without the graph
+            # Tensors made in inference mode cannot take part in gradients; their clones can.
+            support = support.clone()
+            self._adapt(clone, support, labels.clone(), ways, self.eval_steps)
+            with torch.no_grad():
+                use_support_statistics(clone, support)
+                return full_precision(clone(query)[:, :ways])
+
+    def _adapt(self, clone: Any, support: Tensor, labels: Tensor, ways: int, steps: int) -> None:
+        """Change `clone` by `steps` gradient steps on the support set."""
+        if ways > self.ways:
+            raise InputError(
+                f"Expected tasks of at most {self.ways} ways, the outputs of this "
+                f"{type(self).__name__}, but got {ways}; build it with ways={ways}."
+            )
+        for _ in range(steps):
+            logits = full_precision(clone(support)[:, :ways])
+            clone.adapt(functional.cross_entropy(logits, labels))
