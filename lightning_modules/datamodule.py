@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,6 +15,9 @@ from fsl_basesel.data import ClassPool, ImageSet, LabelsPending, NovelTask, requ
 from fsl_basesel.errors import InputError
 from lightning_modules.loader import Augmentation, EpochLoader, batches_in_order
 from lightning_modules.sameness import novel_fingerprint, require_same
+
+# Lightning's remark on a run without validation images, which is what was asked for.
+warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")
 
 
 class BaseClassDataModule(pl.LightningDataModule):

@@ -17,8 +17,9 @@ class MaskedHead(nn.Module):
     """Logits of the first `active` classes out of `capacity`.
 
     Classes are added without a parameter being made or resized, so the optimizer, the gradient
-    buckets of DDP and old checkpoints stay valid. A class that is not in use gets no gradient; its
-    weights are drawn anew when it comes into use, whatever weight decay did to them until then.
+    buckets of DDP and old checkpoints stay valid. A class that is not in use gets no gradient; if
+    others have been trained when it comes into use, its weights are drawn anew, whatever weight
+    decay did to them until then.
 
     Args:
         features: number of features.
@@ -44,13 +45,13 @@ class MaskedHead(nn.Module):
         self._draw(0, capacity)
 
     def activate(self, count: int) -> None:
-        """Use the first `count` classes; those that are new start with fresh weights."""
+        """Use the first `count` classes; those that join others start with fresh weights."""
         if not 1 <= count <= self.capacity:
             raise InputError(
                 f"Expected from 1 to {self.capacity} active classes, the capacity of the head, but "
                 f"got {count}; build the model with a larger `capacity`."
             )
-        if count > self._count:
+        if 0 < self._count < count:
             self._draw(self._count, count)
         self._count = count
         self.active.fill_(count)

@@ -59,7 +59,7 @@ def test_the_order_changes_with_epoch_and_seed_and_with_nothing_else() -> None:
     assert labels_of(EpochLoader(pictures, 4, lambda: 0, seed=4)) != order
     epoch[0] = 1
     assert labels_of(first) != order
-    assert sorted(sum(labels_of(first), [])) == list(range(20))
+    assert sorted(label for batch in labels_of(first) for label in batch) == list(range(20))
 
 
 def test_iterating_leaves_the_global_random_numbers_alone() -> None:
@@ -112,7 +112,7 @@ def test_batches_in_order_do_not_depend_on_the_number_of_processes() -> None:
         for rank in range(3)
     ]
     assert [shares[b % 3][b // 3] for b in range(len(alone))] == alone
-    assert sum(alone, []) == list(range(23))
+    assert [label for batch in alone for label in batch] == list(range(23))
 
 
 def test_a_batch_size_below_one_is_refused() -> None:

@@ -48,9 +48,7 @@ def test_the_last_stage_has_none_after_it() -> None:
     assert not next_stage_is_due(schedule, Place(1, 1), 99)
 
 
-@pytest.mark.parametrize(
-    "sizes", [(), (0, 5), (6, 6), (12, 6), (6, 12, 10), (6.5, 12), ("a", "b")]
-)
+@pytest.mark.parametrize("sizes", [(), (0, 5), (6, 6), (12, 6), (6, 12, 10), (6.5, 12), ("a", "b")])
 def test_a_schedule_that_does_not_rise_is_refused(sizes: Any) -> None:
     with pytest.raises(InputError, match="Expected `schedule` to be"):
         Schedule.of(sizes, 5)
