@@ -1,7 +1,7 @@
 """The multilinear extension F(x) of the top-K part of the objective, and its exact gradient.
 
-One folder for one operation: `reference` (plain torch, for tests), `cpu` (numba), `chunked` (torch on
-any device), `triton` (GPU), and the dispatcher here. All share the signature
+One folder for one operation: `reference` (plain torch, for tests), `cpu` (numba), `chunked` (torch
+on any device), `triton` (GPU), and the dispatcher here. All share the signature
 `value_and_gradient(rows, x, k)` and cost O(K |B| |N|) instead of the paper's O(K |B|² |N|).
 """
 
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear.order import PrefixTooShort, SortedRows
+from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
 
-__all__ = ["BACKENDS", "PrefixTooShort", "SortedRows", "choose_backend", "value_and_gradient"]
+__all__ = ["BACKENDS", "PrefixTooShortError", "SortedRows", "choose_backend", "value_and_gradient"]
 
 BACKENDS = {"cpu": "cpu", "torch": "chunked", "triton": "triton", "reference": "reference"}
 

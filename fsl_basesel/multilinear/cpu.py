@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fsl_basesel.multilinear.order import PrefixTooShort, SortedRows
-from fsl_basesel.multilinear.walk import LANES, walk_for
+from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
+from fsl_basesel.multilinear.walk import LANES, scratch, walk
 from fsl_basesel.parallel import map_blocks
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # of K compiled for; larger: next multiple of 32
@@ -26,21 +26,33 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     Memory: S |B| float64 a block (at most 64 blocks) and some hundred kilobytes a thread.
 
     Raises:
-        PrefixTooShort: the rows hold only a prefix and a walk ran past it.
+        PrefixTooShortError: the rows hold only a prefix and a walk ran past it.
     """
     size = next((s for s in SIZES if s >= k), -(-k // 32) * 32)
-    walk = walk_for(size)
-    values, order, points = rows.values.numpy(), rows.order.numpy(), x.contiguous().numpy()
+    states = (0,) * size
+    values, order = rows.values.numpy().reshape(-1), rows.order.numpy().reshape(-1)
+    points = x.contiguous().numpy()
     floor = points.dtype.type(rows.floor)
     epsilon = EPSILON[x.dtype]
 
     def block(start: int, stop: int) -> tuple[list[float], np.ndarray, float]:
         gradient = np.zeros(points.shape, np.float64)
-        work, marks = walk.scratch(rows.length, points.dtype)
+        room = scratch(states, rows.length, points.dtype)
         sums, left = [], 0.0
         for point, slopes in zip(points, gradient, strict=True):
-            total, rest = walk.run(
-                values, order, floor, point, k, epsilon, start, stop, slopes, work, marks
+            total, rest = walk(
+                values,
+                order,
+                rows.length,
+                floor,
+                point,
+                states,
+                k,
+                epsilon,
+                start,
+                stop,
+                slopes,
+                *room,
             )
             sums.append(total)
             left = max(left, rest)
@@ -49,7 +61,7 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     per_block = max(MIN_ROWS, -(-rows.n_novel // MAX_BLOCKS))
     done = map_blocks(block, rows.n_novel, per_block)
     if not rows.complete and (left := max(rest for _, _, rest in done)) >= epsilon:
-        raise PrefixTooShort(rows.length, left)
+        raise PrefixTooShortError(rows.length, left)
     value = np.zeros(len(points))
     gradient = done[0][1]
     for sums, _, _ in done:

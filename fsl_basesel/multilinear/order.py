@@ -1,4 +1,4 @@
-"""`SortedRows`: every novel class's similarities in falling order, sorted once for all gradients."""
+"""`SortedRows`: similarities of every novel class in falling order, sorted once for all uses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.parallel import map_blocks
+from fsl_basesel.multilinear import radix
+from fsl_basesel.parallel import blocks, map_blocks
 
-ROWS_PER_BLOCK = 64  # novel classes sorted together; the scratch of a thread grows with it
+ROWS_PER_BLOCK = 64  # novel classes a thread sorts in one go
 
 
 def order_dtype(n_candidates: int) -> np.dtype:
@@ -24,7 +25,7 @@ def order_dtype(n_candidates: int) -> np.dtype:
     return np.dtype(np.uint16 if n_candidates <= 1 << 16 else np.int32)
 
 
-class PrefixTooShort(ValueError):
+class PrefixTooShortError(ValueError):
     """A walk ran past the sorted prefix of a row, so the gradient would not be exact."""
 
     def __init__(self, length: int, left: float) -> None:
@@ -99,12 +100,19 @@ class SortedRows:
             raise InputError(f"Expected `prefix` to be at least 0 but got {prefix}")
         values = np.empty((n_novel, length), columns.dtype)
         order = np.empty((n_novel, length), order_dtype(n_candidates))
+        bits = np.dtype(f"uint{8 * columns.dtype.itemsize}")
+        column_bits, value_bits = columns.view(bits), values.view(bits)
+        sign = bits.type(1 << (8 * bits.itemsize - 1))
 
         def sort(start: int, stop: int) -> None:
-            block = np.ascontiguousarray(columns[:, start:stop].T)
-            places = np.argsort(-block, axis=1, kind="stable")[:, :length]
-            order[start:stop] = places
-            values[start:stop] = np.take_along_axis(block, places, axis=1)
+            spare = radix.Scratch.of(n_candidates, bits, order.dtype)
+            # Whole rows are transposed into the place where they will stand sorted.
+            room = None if length == n_candidates else np.empty((radix.TILE, n_candidates), bits)
+            for first, end in blocks(stop - start, radix.TILE):
+                here = slice(start + first, start + end)
+                keys = value_bits[here] if room is None else room[: end - first]
+                radix.falling_keys(column_bits, here.start, here.stop, keys, sign)
+                radix.sort_rows(keys, sign, *spare, value_bits[here], order[here])
 
         map_blocks(sort, n_novel, ROWS_PER_BLOCK)
         return cls(torch.from_numpy(values), torch.from_numpy(order), float(floor), n_candidates)

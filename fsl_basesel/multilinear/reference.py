@@ -19,10 +19,10 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
 
     With q_i the i-th largest similarity above the floor and x_i its probability,
 
-        p_i(j) = P(exactly j of the first i are in)       p_i(j) = (1-x_i) p_{i-1}(j) + x_i p_{i-1}(j-1)
-        V_i(j) = expected top-(K-j) sum of what follows   V_{i-1}(j) = V_i(j) + x_i g_i(j),  V(K) = 0
+        p_i(j) = (1 - x_i) p_{i-1}(j) + x_i p_{i-1}(j-1)    P(exactly j of the first i are in)
+        V_{i-1}(j) = V_i(j) + x_i g_i(j),  V(K) = 0         expected top-(K-j) sum of what follows
         g_i(j) = q_i + V_i(j+1) - V_i(j)
-        dF_n/dx_i = sum_{j<K} p_{i-1}(j) g_i(j)           F_n = V_0(0)
+        dF_n/dx_i = sum_{j<K} p_{i-1}(j) g_i(j),  F_n = V_0(0)
 
     Args:
         rows: sorted similarities of |N| novel classes.

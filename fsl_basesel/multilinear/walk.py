@@ -1,167 +1,259 @@
 """The numba kernel of the gradient: sixteen novel classes side by side through the W form.
 
 A record of the work buffer is one sorted position of a tile of `LANES` rows: the states
-p_{i-1}(0..K), then x_i, then q_i, each `LANES` numbers wide. Everything lies in one flat array at
-distances known when the kernel is compiled, which is what lets LLVM turn the loops over lanes into
-SIMD instructions; unsigned indices spare the test for negative ones that would prevent it.
+p_{i-1}(0..K), then x_i, then q_i, each one vector wide. On the way back W_{i-1} takes the place of
+p_{i-1}, and the slope of position i that of q_i.
+
+Kernels are compiled for a number of states, told to them as the length of a tuple so that numba's
+cache on disk serves each. Indices are unsigned, which spares a test for negative ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import NamedTuple
-
-import numba
 import numpy as np
 
 from fsl_basesel.compiled import kernel
+from fsl_basesel.multilinear.simd import LANES, load, prefetch, store
 
-LANES = 16
+LINE = 64  # bytes of a cache line
 STRIP = 16  # positions between two looks at how much probability is left
+CHUNK_BYTES = 56 << 10  # of records: well inside the L2 cache
+AHEAD = 128  # positions of the next tile to ask memory for
+
 ZERO, ONE, WIDE = np.uint64(0), np.uint64(1), np.uint64(LANES)
-# Inlined into `run`, whose cached machine code therefore holds them.
-inlined = numba.njit(forceinline=True, error_model="numpy")
+
+States = tuple[int, ...]  # as many entries as the largest K the kernel serves
 
 
-class Walk(NamedTuple):
-    """A kernel compiled for `states` = the largest K it serves, and how much scratch it wants."""
-
-    run: Callable
-    states: int
-    chunk: int
-
-    def scratch(self, length: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """The work buffer and the checkpoints for rows of `length`."""
-        width = (self.states + 1) * LANES
-        work = np.empty((self.chunk + 1) * (width + 2 * LANES) + width, dtype)
-        return work, np.empty((length // self.chunk + 1) * width, dtype)
+def scratch(states: States, length: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    """Records of a chunk, states at the start of every chunk, and x along rows of `length`."""
+    width = (len(states) + 1) * LANES
+    record = int(record_size(states))
+    chunk = max(STRIP, CHUNK_BYTES // (record * dtype.itemsize))
+    return (
+        _aligned((chunk + 1) * record, dtype),
+        _aligned((length // chunk + 2) * width, dtype),
+        _aligned(length * LANES, dtype),
+    )
 
 
-@inlined
-def forward(work, states, begin, end):
+def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
+    """An array that begins on a cache line: vectors that straddle two are slow."""
+    room = np.empty(size + LINE // dtype.itemsize, dtype)
+    skip = -room.ctypes.data % LINE // dtype.itemsize
+    return room[skip : skip + size]
+
+
+@kernel
+def record_size(states: States) -> np.uint64:
+    """Room of a record: an odd number of vectors, so that records do not fall on one cache set."""
+    return np.uint64((len(states) + 3) | 1) * WIDE
+
+
+@kernel
+def forward(work: np.ndarray, states: States, begin: int, end: int) -> None:
     """p_i(j) = p_{i-1}(j) + x_i (p_{i-1}(j-1) - p_{i-1}(j)) for positions begin..end."""
-    x_at = (states + ONE) * WIDE
-    record = x_at + WIDE + WIDE
+    x_at = np.uint64(len(states) + 1) * WIDE
+    record = record_size(states)
     for i in range(begin, end):
-        o = i * record
-        for lane in range(WIDE):
-            x = work[o + x_at + lane]
-            below = work[o + lane]
-            work[o + record + lane] = below - x * below
-            for j in range(ONE, states + ONE):
-                here = work[o + j * WIDE + lane]
-                work[o + record + j * WIDE + lane] = here + x * (below - here)
-                below = here
+        here, then = i * record, i * record + record
+        x = load(work, here + x_at)
+        below = load(work, here)
+        store(work, then, below - x * below)
+        for j in range(WIDE, x_at, WIDE):
+            state = load(work, here + j)
+            store(work, then + j, state + x * (below - state))
+            below = state
 
 
-@inlined
-def backward(work, states, n):
-    """W_{i-1} takes the place of p_{i-1}, and the slope of position i that of q_i."""
-    x_at = (states + ONE) * WIDE
-    q_at, record = x_at + WIDE, x_at + WIDE + WIDE
-    for back in range(n):
-        o = (n - ONE - back) * record
-        for lane in range(WIDE):
-            x = work[o + x_at + lane]
-            q = work[o + q_at + lane]
-            w = work[o + record + lane]
-            slope = work[o + lane] * (q - w)
-            for j in range(ONE, states):
-                above = work[o + record + j * WIDE + lane]
-                work[o + (j - ONE) * WIDE + lane] = w + x * (above - w)
-                w = above
-                slope += work[o + j * WIDE + lane] * (q - w)
-            work[o + (states - ONE) * WIDE + lane] = w + x * (q - w)
-            work[o + q_at + lane] = slope
+@kernel
+def backward(work: np.ndarray, states: States, n: int) -> None:
+    """W_{i-1}(j) = W_i(j) + x_i (W_i(j+1) - W_i(j)) with W(K) = q_i, and the slopes, n..0."""
+    end = np.uint64(len(states)) * WIDE
+    x_at, q_at = end + WIDE, end + WIDE + WIDE
+    record = record_size(states)
+    for i in range(n):
+        here = (n - ONE - i) * record
+        then = here + record
+        x, q, w = load(work, here + x_at), load(work, here + q_at), load(work, then)
+        slope = load(work, here) * (q - w)
+        for j in range(WIDE, end, WIDE):
+            above = load(work, then + j)
+            store(work, here + j - WIDE, w + x * (above - w))
+            w = above
+            slope = slope + load(work, here + j) * (q - w)
+        store(work, here + end - WIDE, w + x * (q - w))
+        store(work, here + q_at, slope)
 
 
-@cache
-def walk_for(states: int) -> Walk:
-    """The kernel whose loops over states are unrolled for K = `states`.
+@kernel
+def largest_mass(work: np.ndarray, states: States, at: int, live: int) -> float:
+    """The largest probability, over the lanes with a row, of having at most K entries."""
+    worst = 0.0
+    for lane in range(live):
+        mass = 0.0
+        for j in range(ZERO, np.uint64(len(states) + 1) * WIDE, WIDE):
+            mass += work[at + j + lane]
+        worst = max(worst, mass)
+    return worst
 
-    It serves every smaller K exactly: the walk then starts in state `states - K`, so that `states`
-    still means "has its K entries".
+
+@kernel
+def copy(source: np.ndarray, start: int, target: np.ndarray, to: int, size: int) -> None:
+    """Copy whole vectors."""
+    for s in range(ZERO, size, WIDE):
+        store(target, to + s, load(source, start + s))
+
+
+@kernel
+def gather(
+    x: np.ndarray, order: np.ndarray, first: int, work: np.ndarray, to: int, step: int, n: int
+) -> None:
+    """x along one row into one lane."""
+    for i in range(n):
+        work[to + i * step] = x[order[first + i]]
+
+
+@kernel
+def scatter(
+    gradient: np.ndarray,
+    order: np.ndarray,
+    first: int,
+    work: np.ndarray,
+    start: int,
+    step: int,
+    n: int,
+) -> None:
+    """Slopes of one lane to the candidates they belong to."""
+    for i in range(n):
+        gradient[order[first + i]] += work[start + i * step]
+
+
+@kernel
+def lift(
+    values: np.ndarray, first: int, floor: float, work: np.ndarray, to: int, step: int, n: int
+) -> None:
+    """Similarities above the floor along one row into one lane."""
+    for i in range(n):
+        work[to + i * step] = values[first + i] - floor
+
+
+@kernel
+def ask(array: np.ndarray, first: int, length: int, rows: int, n: int) -> None:
+    """Prefetch `n` entries of each of `rows` rows, beginning at entry `first` of a flat array."""
+    per_line = np.uint64(LINE // array.itemsize)
+    for row in range(rows):
+        for i in range(ZERO, n, per_line):
+            prefetch(array, first + row * length + i)
+
+
+@kernel
+def walk(
+    values: np.ndarray,
+    order: np.ndarray,
+    length: int,
+    floor: float,
+    x: np.ndarray,
+    states: States,
+    k: int,
+    epsilon: float,
+    start: int,
+    stop: int,
+    gradient: np.ndarray,
+    work: np.ndarray,
+    marks: np.ndarray,
+    along: np.ndarray,
+) -> tuple[float, float]:
+    """Add the slopes of rows start..stop to `gradient`; return the sum of F_n and what is left.
+
+    "What is left" is the largest probability, over the rows, of having at most K entries after the
+    last position looked at: the error made by stopping is below it times the range of f.
+
+    A kernel for `len(states)` serves every smaller K exactly: the walk begins in the state that
+    leaves K more to go. States are kept for one chunk of positions; a longer walk notes them where
+    each chunk begins and replays the chunk on the way back, so the records stay in the L2 cache and
+    scratch does not grow with K times |B|.
+
+    Args:
+        values: flat, rows of `length` entries, like `order`.
+        order: columns of the values.
+        length: entries of a row.
+        floor: what a missing entry counts as.
+        x: `[|B|]` probabilities.
+        states: a tuple of any content as long as the largest K served.
+        k: how many similarities count.
+        epsilon: probability at which a row is done.
+        start: first row.
+        stop: row behind the last.
+        gradient: `[|B|]` float64, added to.
+        work: see `scratch`, like `marks` and `along`.
+        marks: states at the start of every chunk.
+        along: x along the rows of a tile.
     """
-    chunk_size = 128 if states <= 8 else 32  # a chunk's records should stay in the L2 cache
-    strip, chunk = np.uint64(STRIP), np.uint64(chunk_size)
-    last = np.uint64(states)
-    n_states = last + ONE
-    width = n_states * WIDE
-    x_at, q_at, record = width, width + WIDE, width + WIDE + WIDE
-    spare = (chunk + ONE) * record
-
-    @kernel
-    def run(values, order, floor, x, k, epsilon, start, stop, gradient, work, marks):
-        """Add the slopes of rows start..stop to `gradient`; return their sum of F_n and what is left.
-
-        "What is left" is the largest probability, over the rows, of having at most K entries after
-        the last position looked at: the error made by stopping is below it times the range of f.
-        """
-        length, end = np.uint64(values.shape[1]), np.uint64(stop)
-        first = (last - np.uint64(k)) * WIDE
-        total, left = 0.0, 0.0
-        for row in range(np.uint64(start), end, WIDE):
-            live = min(WIDE, end - row)
-            for s in range(width):
-                work[s] = 0
-            for lane in range(WIDE):
-                work[first + lane] = 1
-            at, n = ZERO, ZERO  # where the chunk starts, how much of it is done
-            worst = 1.0
-            while at + n < length:
-                if n == chunk:
-                    for s in range(width):
-                        work[s] = work[n * record + s]
-                    at += n
-                    n = ZERO
-                if n == ZERO:
-                    for s in range(width):
-                        marks[at // chunk * width + s] = work[s]
-                upto = min(n + strip, length - at)
-                for lane in range(live):
-                    for i in range(n, upto):
-                        work[i * record + x_at + lane] = x[order[row + lane, at + i]]
-                for lane in range(live, WIDE):  # lanes without a row finish at once
-                    for i in range(n, upto):
-                        work[i * record + x_at + lane] = 1
-                forward(work, last, n, upto)
-                n = upto
-                worst = 0.0
-                for lane in range(live):
-                    mass = 0.0
-                    for j in range(n_states):
-                        mass += work[n * record + j * WIDE + lane]
-                    worst = max(worst, mass)
-                if worst < epsilon:
-                    break
-            left = max(left, worst)
-            for s in range(width):
-                work[n * record + s] = 0
-            while True:
-                for lane in range(live):
-                    for i in range(n):
-                        work[i * record + q_at + lane] = values[row + lane, at + i] - floor
-                backward(work, last, n)
-                for lane in range(live):
-                    for i in range(n):
-                        gradient[order[row + lane, at + i]] += work[i * record + q_at + lane]
-                if at == ZERO:
-                    break
-                for s in range(width):
-                    work[spare + s] = work[s]
-                    work[s] = marks[(at // chunk - ONE) * width + s]
-                at -= chunk
-                n = chunk
-                for lane in range(live):
-                    for i in range(n):
-                        work[i * record + x_at + lane] = x[order[row + lane, at + i]]
-                forward(work, last, ZERO, n)
-                for s in range(width):
-                    work[n * record + s] = work[spare + s]
+    size, end = np.uint64(length), np.uint64(stop)
+    last = np.uint64(len(states)) * WIDE
+    width = last + WIDE
+    x_at, q_at, record = width, width + WIDE, record_size(states)
+    chunk = np.uint64(len(work)) // record - ONE
+    first = last - np.uint64(k) * WIDE
+    total, left = 0.0, 0.0
+    for row in range(np.uint64(start), end, WIDE):
+        live = min(WIDE, end - row)
+        base = row * size
+        for s in range(width):
+            marks[s] = 0
+        for s in range(first, first + WIDE):
+            marks[s] = 1
+        copy(marks, ZERO, work, ZERO, width)
+        for lane in range(live, WIDE):  # lanes without a row finish at once
+            for i in range(chunk):
+                work[i * record + x_at + lane] = 1
+        at, n, mark = ZERO, ZERO, ZERO  # where the chunk starts, how much of it is done, its states
+        worst = 1.0
+        while at + n < size and worst >= epsilon:
+            if n == chunk:
+                mark += width
+                copy(work, n * record, marks, mark, width)
+                copy(work, n * record, work, ZERO, width)
+                at += n
+                n = ZERO
+                ask(order, base + at + chunk, size, live, chunk)
+            todo = min(max(np.uint64(STRIP), (at + n) >> np.uint64(2)), min(chunk, size - at) - n)
+            place = n * record + x_at
             for lane in range(live):
-                for s in range(first + lane, last * WIDE, WIDE):
-                    total += work[s]
-        return total, left
-
-    return Walk(run, states, chunk_size)
+                gather(x, order, base + lane * size + at + n, work, place + lane, record, todo)
+            for i in range(todo):
+                store(along, (at + n + i) * WIDE, load(work, place + i * record))
+            forward(work, states, n, n + todo)
+            n += todo
+            worst = largest_mass(work, states, n * record, live)
+        left = max(left, worst)
+        if row + WIDE < end:
+            ask(order, base + WIDE * size, size, WIDE, min(np.uint64(AHEAD), at + n))
+            ask(values, base + WIDE * size, size, WIDE, min(np.uint64(AHEAD), at + n))
+        for s in range(width):
+            work[n * record + s] = 0
+        while True:
+            if at > ZERO:
+                ask(order, base + at - chunk, size, live, chunk)
+                ask(values, base + at - chunk, size, live, chunk)
+            for lane in range(live):
+                lift(values, base + lane * size + at, floor, work, q_at + lane, record, n)
+            backward(work, states, n)
+            for lane in range(live):
+                scatter(gradient, order, base + lane * size + at, work, q_at + lane, record, n)
+            if at == ZERO:
+                break
+            at -= chunk
+            n = chunk
+            copy(work, ZERO, marks, mark, width)
+            copy(marks, mark - width, work, ZERO, width)
+            for i in range(n):
+                store(work, i * record + x_at, load(along, (at + i) * WIDE))
+            forward(work, states, ZERO, n)
+            copy(marks, mark, work, n * record, width)
+            mark -= width
+        for lane in range(live):
+            for s in range(first + lane, last, WIDE):
+                total += work[s]
+    return total, left

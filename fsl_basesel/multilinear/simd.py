@@ -1,0 +1,106 @@
+"""Vectors of `LANES` floats inside numba kernels: `load`, `store`, `+`, `-`, `*`.
+
+LLVM turns scalar loops into SIMD code only when its heuristics agree, which changes with K and with
+its version; a vector type leaves it no choice. Every lane is rounded as its scalar would be, so
+results do not depend on the machine's vector width.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, models, overload, register_model
+
+LANES = 16
+
+
+class Vector(types.Type):
+    """`LANES` floats of one type, as numba sees them."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype}, {LANES})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Vector) -> None:
+        element = manager.lookup(kind.dtype).get_value_type()
+        super().__init__(manager, kind, ir.VectorType(element, LANES))
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    """Address of `array[index : index + LANES]` as a pointer to a vector."""
+    data = context.make_array(kind)(context, builder, array).data
+    start = builder.gep(data, [index], inbounds=True)
+    vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
+    return builder.bitcast(start, vector.as_pointer())
+
+
+@intrinsic
+def load(typing: Any, array: Any, index: Any) -> Any:
+    """The `LANES` numbers from `array[index]` on; `array` is flat and contiguous."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], *args)
+        value = builder.load(pointer, typ=context.get_value_type(signature.return_type))
+        value.align = signature.args[0].dtype.bitwidth // 8
+        return value
+
+    return Vector(array.dtype)(array, types.uint64), generate
+
+
+@intrinsic
+def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
+    """Write a vector to `array[index : index + LANES]`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], pointer).align = signature.args[0].dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64, vector), generate
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of `array[index]`; harmless wherever it points."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), byte)
+        call = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        )
+        builder.call(call, [pointer, flag(0), flag(3), flag(1)])  # to read, keep close, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
+def _arithmetic(symbol: Callable, instruction: str) -> None:
+    """Give two vectors an operator, lane by lane."""
+
+    @intrinsic
+    def apply(typing: Any, left: Any, right: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(*args)
+
+        return left(left, right), generate
+
+    @overload(symbol)
+    def operate(left: Any, right: Any) -> Any:
+        def implementation(left: Any, right: Any) -> Any:
+            return apply(left, right)
+
+        return implementation if isinstance(left, Vector) and left == right else None
+
+
+_arithmetic(operator.add, "fadd")
+_arithmetic(operator.sub, "fsub")
+_arithmetic(operator.mul, "fmul")
