@@ -29,8 +29,9 @@ class Style:
         smallest: smallest scale; the largest is 1.
         shift: largest shift, as a fraction of half the image.
         weight: how far the outline moves outwards, from 0 to this fraction of the blur.
-        faintest: lowest contrast; the highest is 1.
-        noise: largest standard deviation of the pixel noise.
+        faintest: lowest contrast; the highest is 1. The background is any grey that leaves room.
+        noise: largest standard deviation of the pixel noise, in units of the contrast, so that the
+            faintest images can be read too.
     """
 
     rotation: float = 0.1317
@@ -39,7 +40,7 @@ class Style:
     shift: float = 0.12
     weight: float = 0.25
     faintest: float = 0.35
-    noise: float = 0.25
+    noise: float = 0.6
 
     def as_array(self) -> np.ndarray:
         """The numbers in the order the kernel takes them."""
@@ -122,8 +123,9 @@ def _render(templates, starts, keys, classes, items, style, out):  # type: ignor
         # The template is blurred, so the outline is where it crosses a threshold.
         low = np.float32(0.25) - style[4] * _unit(key, 6)
         contrast = style[5] + (one - style[5]) * _unit(key, 7)
+        background = (one - contrast) * _unit(key, 9)
         # The sum of four bytes has mean 510 and standard deviation 147.8 and is nearly normal.
-        noise = style[6] * _unit(key, 8) * np.float32(1.0 / 147.8)
+        noise = style[6] * contrast * _unit(key, 8) * np.float32(1.0 / 147.8)
         counter = np.uint64(16)
         for i in range(size):
             v = np.float32(i) - middle_y
@@ -137,7 +139,7 @@ def _render(templates, starts, keys, classes, items, style, out):  # type: ignor
                 upper = a + fx * (framed[top, left + 1] - a)
                 lower = d + fx * (framed[top + 1, left + 1] - d)
                 ink = upper + fy * (lower - upper)
-                out[b, i, j] = contrast * min(max((ink - low) * two, zero), one)
+                out[b, i, j] = background + contrast * min(max((ink - low) * two, zero), one)
             for j in range(0, size, 2):  # one 64-bit number has the eight bytes of two pixels
                 bits = mix(key, counter)
                 counter += np.uint64(1)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,27 @@ def test_a_reader_never_meets_a_half_written_file(
 
     cache.store("bank", slowly)
     assert (tmp_path / "bank").read_bytes() == b"b" * 1000
+
+
+def test_two_writers_at_once_leave_one_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSL_BASESEL_CACHE", str(tmp_path))
+
+    def write_often(letter: bytes) -> None:
+        for _ in range(30):
+            assert cache.store("bank", lambda file: file.write(letter * 100_000))
+
+    with ThreadPoolExecutor(2) as threads:
+        writers = [threads.submit(write_often, letter) for letter in (b"a", b"b")]
+        while not all(writer.done() for writer in writers):
+            if (tmp_path / "bank").exists():
+                content = (tmp_path / "bank").read_bytes()
+                assert len(content) == 100_000
+                assert len(set(content)) == 1
+        for writer in writers:
+            writer.result()
+    assert [file.name for file in tmp_path.iterdir()] == ["bank"]
 
 
 def test_a_writer_that_fails_leaves_nothing(
