@@ -1,0 +1,278 @@
+"""`NovelEvaluation`: few-shot accuracy on the novel classes while base classes are trained."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytorch_lightning as pl
+from pytorch_lightning.trainer.states import TrainerFn
+from rich.console import Console
+
+from fsl_basesel import checks
+from fsl_basesel.data import NovelTask
+from fsl_basesel.errors import InputError
+from fsl_basesel.selection import write_atomically
+from lightning_modules.callbacks.base import SelectionCallback
+from lightning_modules.callbacks.early_stopping import callbacks_of
+from lightning_modules.callbacks.schedule import next_stage_is_due
+from lightning_modules.evaluation import NovelAccuracy, evaluate_novel
+from lightning_modules.heads import Head, NearestCentroid, SoftmaxRegression
+
+MOMENTS = ("stage", "epoch", "end")
+
+Row = dict[str, Any]
+"""One head at one moment, as plain types: a line of the CSV file."""
+
+
+class Moment(NamedTuple):
+    """When an evaluation is of: what the run had done by then."""
+
+    stage: int
+    epoch: int
+    step: int
+    base_classes: int
+
+
+class NovelEvaluation(pl.Callback):
+    """Evaluates the features of the model on episodes of the novel task.
+
+    The same episodes in every run with the same seed, so methods can be compared episode by
+    episode. Means and 95 % intervals go to the loggers as `novel/<head>_5way_1shot` (and
+    `..._ci95`), where `ModelCheckpoint(monitor=...)` finds them too, and with the accuracy of each
+    episode to `novel_5way_1shot.csv` in the run's folder. A resumed run has the same file.
+
+    Args:
+        heads: few-shot classifiers on the model's features; None is the paper's two, or the model
+            itself where that is a head.
+        ways: classes of an episode, drawn at random; None is the paper's protocol, in which every
+            episode has all novel classes with the task's own support and test sets.
+        shots: images of each class to learn from.
+        queries: images of each class to classify; None is 15 in episodes drawn at random, and all
+            test images of the task in the paper's protocol.
+        episodes: how many; None is 600 drawn at random and 10 in the paper's protocol.
+        every: "stage": at the end of each stage of a selection callback. "epoch": after every
+            epoch. "end": once, when training ends.
+        novel: the novel task; None is that of the data module.
+        seed: seed of random episodes.
+        features: attribute of the model that turns images into features.
+        batch_size: images that go through the model together.
+        dirpath: where the CSV file is written; None is the run's log folder.
+        verbose: print the accuracies at the end of stages and of the run.
+
+    Example:
+        >>> NovelEvaluation(ways=5, shots=1, every="stage").title
+        '5way_1shot'
+        >>> NovelEvaluation(shots=20).episodes  # all ways: the paper's protocol
+        10
+    """
+
+    def __init__(
+        self,
+        heads: Sequence[Head] | None = None,
+        ways: int | None = None,
+        shots: int = 5,
+        queries: int | None = None,
+        episodes: int | None = None,
+        every: str = "stage",
+        *,
+        novel: NovelTask | None = None,
+        seed: int = 0,
+        features: str = "features",
+        batch_size: int = 256,
+        dirpath: str | Path | None = None,
+        verbose: bool = True,
+    ) -> None:
+        if every not in MOMENTS:
+            raise InputError(
+                f"Expected `every` to be one of {', '.join(MOMENTS)} but got {every!r}."
+            )
+        counts = {"ways": ways, "shots": shots, "queries": queries, "episodes": episodes}
+        for name, value in counts.items():
+            if value is not None:
+                checks.integer(value, name, 1, None, "")
+        self.heads = None if heads is None else list(heads)
+        self.ways, self.shots, self.queries = ways, shots, queries
+        self.episodes = (10 if ways is None else 600) if episodes is None else episodes
+        self.every, self.novel, self.seed = every, novel, seed
+        self.features, self.batch_size = features, batch_size
+        self.dirpath = None if dirpath is None else Path(dirpath)
+        self.verbose = verbose
+        self.rows: list[Row] = []
+        """What was measured so far, one row for each head and moment."""
+        self.results: list[NovelAccuracy] = []
+        """The latest accuracies, one for each head."""
+        self._due: Moment | None = None
+
+    @property
+    def title(self) -> str:
+        """The protocol in a word, for names of metrics and files."""
+        return f"{'all' if self.ways is None else self.ways}way_{self.shots}shot"
+
+    @property
+    def state_key(self) -> str:
+        """Different for callbacks with different protocols."""
+        return self._generate_state_key(
+            protocol=self.title, queries=self.queries, episodes=self.episodes, seed=self.seed
+        )
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Find the novel task; come before selection callbacks, which may replace the weights."""
+        if stage != TrainerFn.FITTING:
+            return
+        self._task(trainer)
+        self.rows, self.results, self._due = [], [], None
+        others = [one for one in callbacks_of(trainer) if one is not self]
+        first = next((i for i, o in enumerate(others) if isinstance(o, SelectionCallback)), None)
+        if first is not None:
+            # A new list: Lightning is going through the old one.
+            trainer.callbacks = [*others[:first], self, *others[first:]]  # type: ignore[attr-defined]
+
+    def _task(self, trainer: pl.Trainer) -> NovelTask:
+        novel = self.novel or getattr(getattr(trainer, "datamodule", None), "novel", None)
+        if not isinstance(novel, NovelTask):
+            raise InputError(
+                "Expected a novel task to evaluate on but neither NovelEvaluation nor the data "
+                "module has one; pass novel=... to one of them."
+            )
+        return novel
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate if this is the moment, before checkpoints are written."""
+        self._due = _moment(trainer)
+        if self.every == "epoch" or _run_ends(trainer):
+            due = True
+        else:
+            due = self.every == "stage" and _stage_ends(trainer)
+        if due:
+            for name, value in self._evaluate(trainer, pl_module).items():
+                pl_module.log(name, value, on_step=False, on_epoch=True, sync_dist=True)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate a stage that turned out to be over only after its last epoch."""
+        if self.every == "stage" and self._due is not None:
+            if _moment(trainer).stage > self._due.stage:
+                self._log_now(trainer, pl_module)
+            self._due = None
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate a run that turned out to be over only after its last epoch."""
+        if self._due is not None:
+            self._log_now(trainer, pl_module)
+
+    def _log_now(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        numbers = self._evaluate(trainer, pl_module)
+        for logger in trainer.loggers:
+            logger.log_metrics(numbers, step=trainer.global_step)
+
+    def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, float]:
+        """Measure, note and write; what is to be logged."""
+        moment, self._due = self._due, None
+        assert moment is not None
+        trial = bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
+        workers = getattr(getattr(trainer, "datamodule", None), "workers", {})
+        self.results = evaluate_novel(
+            pl_module,
+            self._task(trainer),
+            self._heads(pl_module),
+            self.ways,
+            self.shots,
+            self.queries,
+            min(2, self.episodes) if trial else self.episodes,
+            self.seed,
+            features=self.features,
+            batch_size=self.batch_size,
+            trainer=trainer,
+            **(workers | {"persistent_workers": False} if workers else {}),
+        )
+        self.rows += [self._row(moment, result) for result in self.results]
+        folder = self.dirpath or Path(trainer.log_dir or trainer.default_root_dir)
+        if trainer.is_global_zero:
+            if not trial:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(folder / f"novel_{self.title}.csv", csv_text(self.rows))
+            if self.verbose and self.every != "epoch":
+                for result in self.results:
+                    Console().print(f"Novel classes after stage {moment.stage + 1}: {result}")
+        numbers = {}
+        for result in self.results:
+            numbers[f"novel/{result.head}_{self.title}"] = result.mean
+            numbers[f"novel/{result.head}_{self.title}_ci95"] = result.interval
+        return numbers
+
+    def _heads(self, pl_module: pl.LightningModule) -> list[Head]:
+        if self.heads is not None:
+            return self.heads
+        return (
+            [pl_module] if isinstance(pl_module, Head) else [NearestCentroid(), SoftmaxRegression()]
+        )
+
+    def _row(self, moment: Moment, result: NovelAccuracy) -> Row:
+        return {
+            "stage": moment.stage + 1,
+            "epoch": moment.epoch,
+            "step": moment.step,
+            "base_classes": moment.base_classes,
+            "head": result.head,
+            "ways": result.ways,
+            "shots": result.shots,
+            "episodes": len(result.accuracies),
+            "seed": self.seed,
+            "accuracy": result.mean,
+            "ci95": result.interval,
+            "episode_accuracies": " ".join(f"{value:.6f}" for value in result.accuracies),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was measured, and whether something still has to be."""
+        return {"rows": self.rows, "due": None if self._due is None else list(self._due)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what was measured before the checkpoint."""
+        self.rows = list(state_dict["rows"])
+        self._due = None if state_dict["due"] is None else Moment(*state_dict["due"])
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """The rows as CSV with a heading; numbers read back exactly.
+
+    Example:
+        >>> print(csv_text([{"head": "MAML", "accuracy": 0.5}]).rstrip())
+        head,accuracy
+        MAML,0.5
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _selection(trainer: pl.Trainer) -> SelectionCallback | None:
+    found = (one for one in callbacks_of(trainer) if isinstance(one, SelectionCallback))
+    return next(found, None)
+
+
+def _moment(trainer: pl.Trainer) -> Moment:
+    selection = _selection(trainer)
+    stage = 0 if selection is None or selection.place is None else selection.place.stage
+    classes = len(getattr(getattr(trainer, "datamodule", None), "classes", ()))
+    return Moment(stage, trainer.current_epoch, trainer.global_step, classes)
+
+
+def _run_ends(trainer: pl.Trainer) -> bool:
+    """Whether this epoch is the last, as far as the Trainer knows by now."""
+    limit = trainer.max_epochs
+    enough = limit is not None and 0 <= limit <= trainer.current_epoch + 1
+    return enough or 0 <= trainer.max_steps <= trainer.global_step or trainer.should_stop
+
+
+def _stage_ends(trainer: pl.Trainer) -> bool:
+    """Whether this epoch is the last of its stage, as far as the schedule knows by now."""
+    selection = _selection(trainer)
+    if selection is None or selection.place is None:
+        return False
+    return next_stage_is_due(selection.schedule, selection.place, trainer.current_epoch + 1)

@@ -1,0 +1,279 @@
+"""Few-shot accuracy on the novel classes: features once, then many episodes for every head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import torch.distributed
+from scipy import stats
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from fsl_basesel.data import ImageSet, NovelTask
+from fsl_basesel.errors import InputError
+from lightning_modules.centroids import (
+    _device_of,
+    _evaluating,
+    _precision,
+    _progress,
+    feature_function,
+)
+from lightning_modules.heads import Head
+from lightning_modules.heads.base import full_precision
+from lightning_modules.heads.normalisation import batch_bound_layers
+from lightning_modules.loader import batches_in_order
+from lightning_modules.protocols import EpisodePlan, SampledEpisodes, TaskEpisodes
+
+# Features of a block of episodes: 64 MB in single precision.
+BLOCK_NUMBERS = 1 << 24
+
+
+@dataclass(frozen=True)
+class NovelAccuracy:
+    """How well a head tells the novel classes apart.
+
+    Attributes:
+        head: name of the head.
+        ways: classes of an episode.
+        shots: images of each class to learn from.
+        accuracies: of each episode, in order; the same episodes for every head and model.
+        mean: their mean.
+        interval: half the width of the 95 % interval of the mean (Student's t over episodes).
+    """
+
+    head: str
+    ways: int
+    shots: int
+    accuracies: tuple[float, ...]
+    mean: float
+    interval: float
+
+    def __str__(self) -> str:
+        kind = f"{self.ways}-way {self.shots}-shot"
+        return f"{self.head}, {kind}: {100 * self.mean:.2f} ± {100 * self.interval:.2f} %"
+
+
+class EpisodeAccuracy(Metric):
+    """Accuracy of every episode, gathered from all processes without loss.
+
+    Each process fills in the episodes it has worked on, and summing adds only zeros to them.
+
+    Args:
+        episodes: how many there are in all.
+
+    Example:
+        >>> metric = EpisodeAccuracy(episodes=2)
+        >>> metric.update(torch.tensor([0, 1]), torch.tensor([3, 1]), total=4)
+        >>> metric.compute()
+        tensor([0.7500, 0.2500], dtype=torch.float64)
+    """
+
+    full_state_update = False
+    correct: Tensor
+    total: Tensor
+
+    def __init__(self, episodes: int) -> None:
+        super().__init__()
+        none = torch.zeros(episodes, dtype=torch.int64)
+        self.add_state("correct", none, dist_reduce_fx="sum")
+        self.add_state("total", none.clone(), dist_reduce_fx="sum")
+
+    def update(self, episodes: Tensor, correct: Tensor, total: int) -> None:
+        """Note the right answers of some episodes and the number of their queries."""
+        self.correct[episodes] += correct
+        self.total[episodes] += total
+
+    def compute(self) -> Tensor:
+        """Accuracies in the order of the episodes, `[episodes]` float64 on the CPU."""
+        return self.correct.cpu().double() / self.total.cpu()
+
+
+def mean_and_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Mean and half the width of its interval, by Student's t; NaN for a single value.
+
+    Example:
+        >>> mean, half = mean_and_interval([0.5, 0.6, 0.7])
+        >>> round(mean, 3), round(half, 3)
+        (0.6, 0.248)
+    """
+    array = np.asarray(values, np.float64)
+    if len(array) < 2:
+        return float(array.mean()), float("nan")
+    deviation = array.std(ddof=1) / np.sqrt(len(array))
+    return float(array.mean()), float(stats.t.ppf((1 + level) / 2, len(array) - 1) * deviation)
+
+
+def evaluate_novel(
+    module: nn.Module | None,
+    novel: NovelTask,
+    heads: Sequence[Head],
+    ways: int | None = None,
+    shots: int = 5,
+    queries: int | None = None,
+    episodes: int = 10,
+    seed: int = 0,
+    *,
+    features: str = "features",
+    batch_size: int = 256,
+    trainer: pl.Trainer | None = None,
+    **workers: Any,
+) -> list[NovelAccuracy]:
+    """Accuracy of each head on the same episodes of the novel task.
+
+    Args:
+        module: the network whose features are judged; None where `novel` holds features already.
+        novel: the novel task.
+        heads: few-shot classifiers. One with a backbone of its own uses that instead of `module`.
+        ways: classes of an episode, drawn at random; None is the paper's protocol, in which every
+            episode has all novel classes and episode r is draw r of their support and test sets.
+        shots: images of each class to learn from.
+        queries: images of each class to classify; None is 15 in episodes drawn at random, and all
+            test images in the paper's protocol.
+        episodes: how many.
+        seed: seed of random episodes. The draws of the paper's protocol are those of `novel`.
+        features: attribute of `module` that turns images into features.
+        batch_size: images that go through the network together.
+        trainer: the run it happens in; its processes share the work.
+        workers: options of `torch.utils.data.DataLoader`.
+
+    Example:
+        >>> from fsl_basesel.data import from_features
+        >>> from lightning_modules.heads import NearestCentroid
+        >>> labels = torch.arange(3).repeat_interleave(20)
+        >>> task = NovelTask(from_features(torch.eye(3)[labels] + 0.1, labels), shots=5, queries=10)
+        >>> print(*evaluate_novel(None, task, [NearestCentroid()]))
+        NearestCentroid, 3-way 5-shot: 100.00 ± 0.00 %
+    """
+    names = [head.name for head in heads]
+    if not heads or len(set(names)) < len(names):
+        raise InputError(f"Expected one or more `heads` with different names but got {names}.")
+    if episodes < 1:
+        raise InputError(f"Expected `episodes` to be at least 1 but got {episodes}.")
+    plan: EpisodePlan
+    if ways is None:
+        plan = TaskEpisodes(novel, shots, queries, episodes)
+    else:
+        plan = SampledEpisodes(novel, ways, shots, queries, seed)
+    device = _device_of(module or heads[0])
+    device = device if trainer is None else trainer.strategy.root_device
+    cached: dict[nn.Module | None, Tensor] = {}
+    results = []
+    for head in heads:
+        head.to(device)
+        if not head.adapts_backbone and head.backbone not in cached:
+            owner, attribute = (module, features) if head.backbone is None else (head, "embed")
+            cached[head.backbone] = image_features(
+                plan.images, owner, attribute, batch_size=batch_size, trainer=trainer, **workers
+            )
+        inputs = None if head.adapts_backbone else cached[head.backbone]
+        accuracies = _accuracies(head, plan, inputs, episodes, device, trainer)
+        mean, interval = mean_and_interval(accuracies)
+        results.append(NovelAccuracy(head.name, plan.ways, shots, accuracies, mean, interval))
+    return results
+
+
+def image_features(
+    images: ImageSet,
+    module: nn.Module | None,
+    features: str = "features",
+    *,
+    batch_size: int = 256,
+    trainer: pl.Trainer | None = None,
+    title: str = "Features",
+    **workers: Any,
+) -> Tensor:
+    """Features of every image under `module`, in eval mode and without gradients.
+
+    Args:
+        images: what to look at; labels do not matter.
+        module: the network; None where the images are features already.
+        features: attribute of `module` that gives the features; they are flattened.
+        batch_size: images of a batch.
+        trainer: the run it happens in, whose processes share the batches.
+        title: what the progress bar says.
+        workers: options of `torch.utils.data.DataLoader`.
+
+    Returns:
+        `[n, d]` on the device of the run or of the module, in single precision at least.
+    """
+    rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+    if module is None:
+        inputs = full_precision(images.batch(np.arange(len(images)))[0]).flatten(1)
+        return inputs if trainer is None else inputs.to(trainer.strategy.root_device)
+    extract = feature_function(module, features)
+    if batch_bound_layers(module):
+        raise InputError(
+            f"Expected {type(module).__name__} to give an image the same features whatever its "
+            "batch but it has batch normalisation without running statistics, which would let "
+            "queries into one another's features; build it with track_running_stats=True, or use "
+            "MAML, which keeps them apart."
+        )
+    device = _device_of(module) if trainer is None else trainer.strategy.root_device
+    numbered = ImageSet(images.source, images.classes, images.items, np.arange(len(images)))
+    loader = batches_in_order(numbered, batch_size, rank, world, **workers)
+    found: Tensor | None = None
+    with (
+        _evaluating(module, world),
+        torch.no_grad(),
+        _precision(trainer),
+        _progress(trainer, title, len(loader)) as advance,
+    ):
+        for pictures, places in loader:
+            vectors = full_precision(extract(pictures.to(device, non_blocking=True))).flatten(1)
+            if found is None:
+                found = vectors.new_zeros(len(images), vectors.shape[1])
+            found[places.to(device)] = vectors
+            advance()
+    if world > 1:
+        found = _gathered(found, len(images), device)
+    assert found is not None
+    return found
+
+
+def _gathered(found: Tensor | None, images: int, device: torch.device) -> Tensor:
+    """Rows of all processes; one that got no batch learns the number of features from others."""
+    width = torch.tensor(0 if found is None else found.shape[1], device=device)
+    torch.distributed.all_reduce(width, torch.distributed.ReduceOp.MAX)
+    if found is None:
+        found = torch.zeros(images, int(width), device=device)
+    torch.distributed.all_reduce(found)  # a row is zero in all processes but one
+    return found
+
+
+def _accuracies(
+    head: Head,
+    plan: EpisodePlan,
+    inputs: Tensor | None,
+    episodes: int,
+    device: torch.device,
+    trainer: pl.Trainer | None,
+) -> tuple[float, ...]:
+    """Accuracy of every episode; `inputs` is None for a head that takes images."""
+    rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+    mine = range(rank, episodes, world)
+    metric = EpisodeAccuracy(episodes).to(device)
+    limit = 1 if inputs is None else BLOCK_NUMBERS // inputs.shape[1]
+    with (
+        _evaluating(head, world) if inputs is None else nullcontext(),
+        torch.no_grad(),
+        _precision(trainer) if inputs is None else nullcontext(),
+    ):
+        for block in plan.blocks(mine, limit):
+            labels, answers = block.support_labels.to(device), block.query_labels.to(device)
+            if inputs is None:
+                support, query = (
+                    plan.images.batch(rows[0].numpy())[0].to(device)
+                    for rows in (block.support, block.query)
+                )
+            else:
+                support, query = inputs[block.support.to(device)], inputs[block.query.to(device)]
+            scores = head.scores(support, labels, query, plan.ways)
+            right = (scores.argmax(-1) == answers).sum(-1)
+            metric.update(block.numbers.to(device), right, len(answers))
+    return tuple(metric.compute().tolist())
