@@ -97,7 +97,7 @@ def fractional_batch(
         for row, problem in enumerate(problems):
             weights = problem.modular[free]
             a, b = top[row] - weights, weights - top[len(problems) + row]
-            rate = rates(a, b, problem.m) if 0 < problem.m < len(free) else problem.m / len(free)
+            rate = rates(a, b, problem.m) if 0 < problem.m < len(free) else float(problem.m > 0)
             x[row, free] = np.minimum(x[row, free] + rate / steps, 1.0)
     report("continuous double greedy", steps, steps)
     return x
