@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import relative_gap
 from fsl_basesel.selectors.auto import Auto
@@ -73,8 +74,15 @@ def certify(problem: SelectionProblem, indices: Iterable[int]) -> Certificate:
         >>> certify(problem, [2]).gap, round(certify(problem, [0]).gap, 3)
         (0.0, 0.083)
     """
-    value = problem.value(indices)
-    bound = max(value, upper_bound(problem))
+    chosen = tuple(indices)
+    value = problem.value(chosen)
+    if len(chosen) != problem.m:
+        raise InputError(
+            f"Expected `indices` to be m = {problem.m} columns, as the bound is on such sets, but "
+            f"got {len(chosen)}."
+        )
+    bound = upper_bound(problem)
+    bound = bound if bound - value > problem.rounding else value
     return Certificate(bound, relative_gap(value, bound))
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Columns a thread takes at a time; fixed, so results do not depend on the number of threads.
 COLUMN_BLOCK = 1024
+# Relative to the terms of a float64 sum, what rounding may make of it.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -294,6 +296,14 @@ class SelectionProblem:
         if self.cost is not None and self.mu:
             penalty = penalty + np.where(self.is_selected, 0.0, self.mu * self.cost)
         return penalty
+
+    @cached_property
+    def rounding(self) -> float:
+        """Differences of h up to this are rounding, also where the terms of h cancel each other."""
+        weights = np.abs(self.modular)
+        taken = np.sort(weights[self.unselected])[len(self.unselected) - self.m :]
+        inside = weights[list(self.selected)]
+        return ROUNDING * float(taken.sum() + inside.sum() + abs(self.floor))
 
     @cached_property
     def sorted_rows(self) -> SortedRows:

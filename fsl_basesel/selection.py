@@ -15,10 +15,9 @@ from typing import Any
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.explanation import ChosenClass, Explanation, ServedClass, explain
-from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.problem import ROUNDING, SelectionProblem
 
 FORMAT = "fsl-basesel selection 1"
-ROUNDING = 1e-12
 
 
 def library_version() -> str:
@@ -38,7 +37,7 @@ class Selection:
         names: Their names.
         value: h(U).
         upper_bound: Proven upper bound on the best h of any m classes; None if not certified.
-        gap: (upper_bound - value) / |upper_bound|; 0 is a proof of optimality.
+        gap: (upper_bound - value) / |upper_bound|; 0 is a proof of optimality. See `relative_gap`.
         method: Name of the selector.
         hyperparameters: Settings of the problem (`m`, `k`, `lam`, `mu`, sizes, `selected`) and of
             the selector.
@@ -156,14 +155,17 @@ class Selection:
 def relative_gap(value: float, upper_bound: float) -> float:
     """How far `value` may be from the optimum, relative to the bound; 0 is a proof of optimality.
 
-    Differences that float64 sums cannot tell apart count as none.
+    Differences that float64 sums cannot tell apart count as none. Below a bound of 0 nothing is
+    relative to it: the gap is then 1.
 
     Example:
         >>> relative_gap(0.75, 1.0)
         0.25
     """
     difference = upper_bound - value
-    return difference / abs(upper_bound) if difference > ROUNDING * abs(upper_bound) else 0.0
+    if difference <= ROUNDING * abs(upper_bound):
+        return 0.0
+    return difference / abs(upper_bound) if upper_bound else 1.0
 
 
 def write_atomically(target: Path, text: str) -> None:

@@ -19,9 +19,8 @@ import numpy as np
 from fsl_basesel import topk
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import map_blocks
-from fsl_basesel.problem import COLUMN_BLOCK, SelectionProblem
+from fsl_basesel.problem import COLUMN_BLOCK, ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
-from fsl_basesel.selection import ROUNDING
 from fsl_basesel.selectors.base import Choice, Selector, largest
 from fsl_basesel.selectors.greedy_target import greedy_order, lazy_greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
@@ -130,10 +129,11 @@ class _Search:
     @property
     def upper_bound(self) -> float:
         """The optimum is the best value met or lies below the bound of what is left."""
-        return max(self.best_value, self.bound)
+        beyond = self.bound - self.best_value > self.problem.rounding
+        return self.bound if beyond else self.best_value
 
     def closed(self, gap: float) -> bool:
-        allowed = max(gap, ROUNDING) * abs(self.bound)
+        allowed = max(gap, ROUNDING) * abs(self.bound) + self.problem.rounding
         return self.bound < np.inf and self.bound - self.best_value <= allowed
 
     def advance(self) -> bool:
@@ -214,7 +214,7 @@ class _Search:
         Forcing column u in (or out) lowers D by the difference to the column it displaces. If that
         falls below the best value met, no selection better than that one has u in (or out).
         """
-        slack = bound - self.best_value + ROUNDING * abs(bound)
+        slack = bound - self.best_value + ROUNDING * abs(bound) + self.problem.rounding
         if slack > 0.9 * self.fixed_at or not 0 < len(top) < len(self.free):
             return False
         self.fixed_at = slack

@@ -121,3 +121,26 @@ def test_theorem_1_speaks_only_where_it_applies() -> None:
     assert bounds.theorem_1(problem) == fb.Guarantee(1.0, 0.0)
     assert bounds.theorem_1(problem.replace(m=3)) is None
     assert bounds.theorem_1(problem.replace(lam=0.1)) is None
+
+
+def test_gap_below_a_bound_of_zero_is_one() -> None:
+    problem = fb.SelectionProblem([[0.0, -1.0]], m=1, k=1)
+    assert fb.certify(problem, [0]) == (0.0, 0.0)
+    assert fb.certify(problem, [1]) == (0.0, 1.0)
+
+
+def test_terms_that_cancel_leave_no_gap_but_rounding() -> None:
+    # k = m = 2 and lam = 1: what the top two bring, the diversity term takes; h is 0 but for 1e-16.
+    for seed in range(20):
+        similarity = np.random.default_rng(seed).random((5, 7))
+        problem = fb.SelectionProblem(similarity, m=2, k=2, lam=1.0)
+        for choice in all_choices(problem):
+            assert fb.certify(problem, choice).gap == 0.0
+        assert fb.select(problem).gap == 0.0
+
+
+def test_certificate_is_for_sets_of_m_classes() -> None:
+    problem = fb.SelectionProblem(np.eye(3, 6), m=2, k=1)
+    for wrong in ([], [0], [0, 1, 2]):
+        with pytest.raises(fb.InputError, match=rf"m = 2 columns.*got {len(wrong)}"):
+            fb.certify(problem, wrong)
