@@ -168,7 +168,8 @@ class SelectionProblem:
     def replace(self, **settings: Any) -> SelectionProblem:
         """The same matrix with other settings (`m`, `k`, `lam`, `selected`, `cost`, `mu`, `floor`).
 
-        Nothing is copied, so a grid of settings costs one matrix.
+        Nothing is copied, so a grid of settings costs one matrix; its means and its sorted rows are
+        made once, whichever of the problems needs them first.
 
         Example:
             >>> problem = SelectionProblem([[0.9, 0.1, 0.5]], m=2, k=1)
@@ -184,11 +185,28 @@ class SelectionProblem:
         for kept in ("columns", "names", "novel_names", "centroids", "group"):
             if hasattr(self, kept):
                 problem._store(**{kept: getattr(self, kept)})
-        for shared in ("column_means", "sorted_rows"):  # functions of the matrix and the floor
-            if shared in self.__dict__ and "floor" not in settings:
-                problem.__dict__[shared] = self.__dict__[shared]
+        problem._store(_first=self._owner)
         problem._store_settings(**(self.settings() | settings))
         return problem
+
+    @property
+    def _owner(self) -> SelectionProblem:
+        """The problem that others with this matrix were made from; it keeps what they share."""
+        return self.__dict__.get("_first", self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: without what can be computed again (torch pickles no `uint16`)."""
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name != "_first" and not isinstance(getattr(type(self), name, None), cached_property)
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for array in (state["columns"], state["cost"]):
+            if array is not None:
+                array.flags.writeable = False
+        self.__dict__.update(state)
 
     def settings(self) -> dict[str, Any]:
         """What `replace` takes, as it is."""
@@ -280,6 +298,8 @@ class SelectionProblem:
     @cached_property
     def column_means(self) -> np.ndarray:
         """`[|B|]` float64: mean similarity of each candidate to the novel classes."""
+        if self._owner is not self:
+            return self._owner.column_means
         pieces = map_blocks(
             lambda start, stop: self.columns[start:stop].sum(axis=1, dtype=np.float64),
             self.n_candidates,
@@ -307,7 +327,9 @@ class SelectionProblem:
 
     @cached_property
     def sorted_rows(self) -> SortedRows:
-        """Every row in falling order, for the multilinear extension; sorted once a problem."""
+        """Every row in falling order, for the multilinear extension; sorted once a matrix."""
+        if self._owner is not self and self._owner.floor == self.floor:
+            return self._owner.sorted_rows
         return SortedRows.from_columns(self.columns, self.floor)
 
     def value(self, indices: Iterable[int]) -> float:
@@ -331,7 +353,8 @@ class SelectionProblem:
 
     def dot_over_rows(self, left: np.ndarray, right: np.ndarray) -> float:
         """Inner product of two vectors with an entry for each novel class."""
-        return float(self.sum_over_shards(np.array([left @ right]))[0])
+        # Not `@`: a library's order of additions depends on the machine.
+        return float(self.sum_over_shards((left * right).sum(keepdims=True))[0])
 
     def gains(self, indices: Iterable[int]) -> torch.Tensor:
         """h(u | U) for every column u, float64 `[|B|]`; -inf for columns that are already in."""
