@@ -19,7 +19,7 @@ from fsl_basesel.problem import SelectionProblem
 
 EPSILON = 1e-13  # probability of fewer than K+1 entries below which the rest of a row is ignored
 SLACK = 1e-26  # the same when prefixes are listed: they must still reach after many exchanges
-TIE = 1e-12  # gradients closer than this are equal: the lower index gains
+TIE = 1e-12  # share of the objective's size below which gradients are equal: the lower index gains
 WHOLE = 1e-9  # a coordinate this near to 0 or 1 is whole
 
 
@@ -68,15 +68,17 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     queue = open_[np.lexsort((open_, -gradient))]
     x[list(problem.selected)] = 1.0
     scale = 1.0 / (problem.n_novel * problem.k)
+    best = values[:, 0].astype(np.float64) - problem.floor
+    tie = TIE * (problem.mean_over_rows(best) + float(np.abs(problem.modular).max()))
     ends = np.array([0, len(queue) - 1])
     slack = SLACK
     while ends[0] < ends[1]:
         lists = _prefixes(values, order, problem.floor, x, problem.k, slack)
         before = ends.copy()
         if problem.shards > 1:
-            _exchange_together(problem, x, queue, ends, lists)
+            _exchange_together(problem, x, queue, ends, lists, tie)
         else:
-            _exchange(x, queue, ends, problem.modular, problem.k, scale, lists)
+            _exchange(x, queue, ends, problem.modular, problem.k, scale, lists, tie)
         if (ends == before).all():  # even fresh lists did not reach: take them longer
             slack = slack * SLACK
     return _whole(problem, x)
@@ -269,6 +271,7 @@ def _exchange(
     k: int,
     scale: float,
     lists: Prefixes,
+    tie: float,
 ) -> None:
     """Exchange until one coordinate is left, half of the queue is done, or a list is too short."""
     states, w = np.empty(k + 1), np.empty(2 * k)
@@ -281,7 +284,7 @@ def _exchange(
         difference = slope_p - slope_q
         if np.isnan(difference):
             break
-        if abs(difference) <= TIE:
+        if abs(difference) <= tie:
             difference = float(q - p)
         if difference > 0.0:
             _move(x, p, q)
@@ -295,7 +298,12 @@ def _exchange(
 
 
 def _exchange_together(
-    problem: SelectionProblem, x: np.ndarray, queue: np.ndarray, ends: np.ndarray, lists: Prefixes
+    problem: SelectionProblem,
+    x: np.ndarray,
+    queue: np.ndarray,
+    ends: np.ndarray,
+    lists: Prefixes,
+    tie: float,
 ) -> None:
     """`_exchange` for rows on several processes: two slopes are summed over them an exchange."""
     states, w = np.empty(problem.k + 1), np.empty(2 * problem.k)
@@ -310,7 +318,7 @@ def _exchange_together(
         difference = slopes[0] - slopes[1]
         p, q = (
             pair
-            if (pair[1] > pair[0] if abs(difference) <= TIE else difference > 0)
+            if (pair[1] > pair[0] if abs(difference) <= tie else difference > 0)
             else pair[::-1]
         )
         _move(x, p, q)

@@ -10,6 +10,7 @@ import pytest
 
 import fsl_basesel as fb
 from fsl_basesel.multilinear import SortedRows
+from fsl_basesel.rounding import pipage
 from tests.fsl_basesel.selectors.test_greedy import clustered
 
 
@@ -43,3 +44,20 @@ def test_problems_on_one_matrix_sort_it_once(monkeypatch: pytest.MonkeyPatch) ->
     lower = problem.replace(floor=-1.0)
     assert lower.sorted_rows.floor == -1.0
     assert lower.column_means is problem.column_means
+
+
+@pytest.mark.parametrize("exponent", [-60, -30, 20])
+@pytest.mark.parametrize("kind", ["random", "signed", "levels"])
+def test_rounding_never_lowers_f_whatever_the_scale(exponent: int, kind: str) -> None:
+    scale = 2.0**exponent  # exact in floating point
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        similarity = rng.random((8, 20)) - (0.5 if kind == "signed" else 0.0)
+        if kind == "levels":
+            similarity = np.floor(4 * similarity) / 4
+        problem = fb.SelectionProblem(similarity, m=7, k=2, lam=0.5)
+        scaled = fb.SelectionProblem(scale * similarity, m=7, k=2, lam=0.5)
+        x = np.full(20, 7 / 20)
+        chosen = pipage(scaled, x)
+        assert scaled.value(chosen) >= scaled.multilinear(x) - 1e-12 * scale
+        assert chosen.tolist() == pipage(problem, x).tolist()
