@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import threading
 import unicodedata
@@ -43,6 +44,7 @@ class Bank:
 
 
 _lock = threading.Lock()
+_log = logging.getLogger(__name__)
 
 
 def bank() -> Bank:
@@ -59,6 +61,7 @@ def _bank() -> Bank:
             return Bank(arrays["codes"], arrays["starts"], arrays["templates"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         pass  # none yet, or damaged: a zip carries checksums, so damage does not go unseen
+    _log.info("Drawing the glyph templates, once for this machine; it takes some seconds.")
     made = draw_bank()
     arrays = {"codes": made.codes, "starts": made.starts, "templates": made.templates}
     cache.store(name, lambda file: np.savez(file, **arrays))
@@ -121,7 +124,7 @@ def _draw_face(file: Path, codes: list[int]) -> tuple[np.ndarray, np.ndarray]:
 
     # The basic layout is in every build of Pillow; single characters need no other.
     font = ImageFont.truetype(str(file), _EM, layout_engine=ImageFont.Layout.BASIC)
-    pictures = np.zeros((len(codes), SIDE, SIDE), np.uint8)
+    sheet = Image.new("L", (SIDE, SIDE * len(codes)))  # one conversion to an array, not thousands
     inked = np.zeros(len(codes), bool)
     for i, code in enumerate(codes):
         left, top, right, bottom = (int(edge) for edge in font.getbbox(chr(code)))
@@ -139,9 +142,9 @@ def _draw_face(file: Path, codes: list[int]) -> tuple[np.ndarray, np.ndarray]:
         x, y = (ink[0] + ink[2] - side) / 2, (ink[1] + ink[3] - side) / 2
         window = (x, y, x + side, y + side)
         fitted = canvas.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=window)
-        pictures[i] = np.asarray(fitted)
+        sheet.paste(fitted, (0, i * SIDE))
         inked[i] = True
-    return pictures, inked
+    return np.asarray(sheet).reshape(len(codes), SIDE, SIDE), inked
 
 
 def _soften(pictures: np.ndarray) -> np.ndarray:
