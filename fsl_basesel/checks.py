@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike
+from fsl_basesel.features import ArrayLike, as_array
 
 
 def index(entry: Any) -> int:
@@ -64,7 +64,10 @@ def non_negative(value: Any, name: str) -> float:
 
 def floor_below(value: Any, lowest: float) -> float:
     """`value` as a float that is at most the smallest similarity."""
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"Expected `floor` to be a number but got {value!r}.") from None
     if not (np.isfinite(number) and number <= lowest):
         raise InputError(
             f"Expected `floor` to be at most the smallest similarity ({lowest}), as a higher one "
@@ -77,12 +80,10 @@ def cost_vector(cost: ArrayLike | None, count: int) -> np.ndarray | None:
     """`cost` as `count` finite float64 numbers, or None."""
     if cost is None:
         return None
-    array = cost.detach().cpu().numpy() if isinstance(cost, torch.Tensor) else np.asarray(cost)
+    expected = f"Expected `cost` to be {count} numbers, one for each candidate,"
+    array = as_array(cost, expected)
     if array.shape != (count,) or array.dtype.kind not in "fiu":
-        raise InputError(
-            f"Expected `cost` to be {count} numbers, one for each candidate, but got "
-            f"{array.dtype} of shape {array.shape}."
-        )
+        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():
         at = int(np.flatnonzero(~np.isfinite(array))[0])

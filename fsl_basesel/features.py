@@ -19,6 +19,24 @@ SimilarityFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], ArrayLike]
 BLOCK = 2048
 
 
+def as_array(values: ArrayLike, expected: str) -> np.ndarray:
+    """`values` as an array on the CPU, not copied where that can be avoided.
+
+    Raises:
+        InputError: If they are no array: rows of different length, masked entries, a sparse tensor.
+            `expected` begins the message.
+    """
+    if np.ma.is_masked(values):
+        raise InputError(f"{expected} but got masked entries; fill them in or drop those classes.")
+    try:
+        if not isinstance(values, torch.Tensor):
+            return np.asarray(values)
+        tensor = values.detach().cpu().resolve_neg()
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{expected} but it is no array ({error}).") from error
+
+
 def as_matrix(values: ArrayLike, name: str, rows: str, columns: str) -> np.ndarray:
     """`values` as a two-dimensional float32 or float64 array on the CPU.
 
@@ -27,12 +45,8 @@ def as_matrix(values: ArrayLike, name: str, rows: str, columns: str) -> np.ndarr
     Raises:
         InputError: If `values` is not a non-empty real matrix of finite numbers.
     """
-    if isinstance(values, torch.Tensor):
-        tensor = values.detach().cpu()
-        array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    else:
-        array = np.asarray(values)
     expected = f"Expected `{name}` to be a matrix of numbers ({rows} x {columns})"
+    array = as_array(values, expected)
     if array.dtype.kind not in "fiu":
         raise InputError(f"{expected} but got dtype {array.dtype}; convert it to floats first.")
     if array.ndim != 2 or 0 in array.shape:

@@ -13,7 +13,13 @@ import torch
 
 from fsl_basesel import checks, topk
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike, SimilarityFunction, as_matrix, similarity_columns
+from fsl_basesel.features import (
+    ArrayLike,
+    SimilarityFunction,
+    as_array,
+    as_matrix,
+    similarity_columns,
+)
 from fsl_basesel.multilinear import SortedRows, choose_backend, value_and_gradient
 from fsl_basesel.parallel import map_blocks
 
@@ -88,7 +94,7 @@ class SelectionProblem:
     ) -> None:
         matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
         columns = matrix.T
-        if matrix.flags.writeable or not columns.flags.c_contiguous:
+        if _may_change(matrix) or not columns.flags.c_contiguous:
             columns = np.array(columns, order="C")
         columns.flags.writeable = False
         base, novel = columns.shape
@@ -449,14 +455,22 @@ class SelectionProblem:
         return torch.from_numpy(value).to(points), torch.from_numpy(gradient).to(points)
 
     def _points(self, x: ArrayLike) -> tuple[torch.Tensor, bool]:
-        tensor = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
+        expected = (
+            f"Expected `x` of shape [{self.n_candidates}] or [S, {self.n_candidates}], one "
+            "probability for each candidate,"
+        )
+        if isinstance(x, torch.Tensor):
+            tensor = x
+        else:
+            array = as_array(x, expected)
+            if array.dtype.kind not in "fiub":
+                raise InputError(f"{expected} but got dtype {array.dtype}.")
+            # torch takes neither negative strides nor foreign byte orders, and warns of read-only.
+            tensor = torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), order="C"))
         if not tensor.is_floating_point():
             tensor = tensor.double()
         if tensor.ndim not in (1, 2) or tensor.shape[-1] != self.n_candidates:
-            raise InputError(
-                f"Expected `x` of shape [{self.n_candidates}] or [S, {self.n_candidates}], one "
-                f"probability for each candidate, but got {list(tensor.shape)}."
-            )
+            raise InputError(f"{expected} but got {list(tensor.shape)}.")
         points = tensor.detach().reshape(-1, self.n_candidates).clone()
         if not bool(((points >= 0) & (points <= 1)).all()):
             raise InputError(
@@ -481,6 +495,19 @@ class SelectionProblem:
             f"SelectionProblem({self.n_novel} novel x {self.n_candidates} candidates, m={self.m}, "
             f"k={self.k}, lam={self.lam:g}, selected={len(self.selected)}, mu={self.mu:g})"
         )
+
+
+def _may_change(array: np.ndarray) -> bool:
+    """Whether somebody could write to the memory of `array`, perhaps through what it is a view of.
+
+    pandas hands out read-only views of frames that can be written to.
+    """
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return True
+        owner = owner.base
+    return False
 
 
 def _shared_tensor(array: np.ndarray) -> torch.Tensor:

@@ -62,6 +62,30 @@ def test_a_read_only_candidate_major_array_is_not_copied() -> None:
     assert np.shares_memory(SelectionProblem(columns.T, m=1).columns, columns)
 
 
+def test_a_read_only_view_of_memory_that_can_change_is_copied() -> None:
+    columns = np.full((5, 2), 0.5)
+    view = columns.T.view()
+    view.flags.writeable = False  # what pandas hands out
+    problem = SelectionProblem(view, m=1, k=1)
+    columns[:] = 0.0
+    assert problem.value([0]) == 0.5
+
+
+def test_unusual_arrays_are_taken_by_value(recwarn: pytest.WarningsRecorder) -> None:
+    values = np.array([[0.5, 0.25, 0.75], [1.0, 0.125, 0.0]])
+    turned = np.ascontiguousarray(values[::-1, ::-1])[::-1, ::-1]
+    for given in (values.astype(">f8"), turned, np.ma.masked_array(values), values.astype(">f4")):
+        assert np.array_equal(SelectionProblem(given, m=1, k=1).similarity.numpy(), values)
+    problem = SelectionProblem(values, m=1, k=1, cost=torch.ones(3).bfloat16(), mu=0.5)
+    assert problem.modular.tolist() == [0.5, 0.5, 0.5]
+    x = np.array([0.25, 0.5, 1.0])
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    for given in (x.astype(">f8"), np.ascontiguousarray(x[::-1])[::-1], frozen, x.tolist()):
+        assert torch.equal(problem.gradient(given), problem.gradient(torch.tensor(x)))
+    assert not recwarn.list
+
+
 def test_replace_shares_the_matrix_and_keeps_the_rest() -> None:
     problem = random_problem(1, selected=[0], lam=0.2, m=2)
     other = problem.replace(k=2, lam=0.0)
@@ -113,6 +137,12 @@ BAD_INPUT = {
     "one dimension": ({"similarity": [0.1, 0.2], "m": 1}, r"`similarity` .*shape \(2,\)"),
     "empty novel": ({"similarity": np.empty((0, 3)), "m": 1}, r"at least one row .*\(0, 3\)"),
     "text": ({"similarity": [["a", "b"]], "m": 1}, "`similarity` .*dtype <U1"),
+    "ragged": ({"similarity": [[0.1, 0.2], [0.3]], "m": 1}, "`similarity` .*it is no array"),
+    "masked": (
+        {"similarity": np.ma.masked_array(GOOD, GOOD == GOOD), "m": 1},
+        "`similarity` .*masked entries",
+    ),
+    "sparse": ({"similarity": torch.eye(3).to_sparse(), "m": 1}, "`similarity` .*no array .*parse"),
     "complex": ({"similarity": GOOD + 1j, "m": 1}, "dtype complex128"),
     "m negative": ({"m": -1}, "`m` to be at least 0 and at most 3.* got -1"),
     "m too large": ({"m": 4}, "`m` .*at most 3, the candidates not yet selected, but got 4"),
@@ -130,10 +160,16 @@ BAD_INPUT = {
     "selected no numbers": ({"selected": ["cat"]}, r"`selected` .*got \['cat'\]"),
     "selected a number": ({"selected": 1}, "`selected` .*got 1"),
     "cost too short": ({"cost": [1.0], "mu": 1}, r"`cost` to be 3 numbers.* shape \(1,\)"),
+    "cost ragged": ({"cost": [[1], [1, 2], 1], "mu": 1}, "`cost` to be 3 numbers.*no array"),
+    "cost masked": (
+        {"cost": np.ma.masked_array(np.ones(3), [True, False, False]), "mu": 1},
+        "`cost` .*masked entries",
+    ),
     "cost nan": ({"cost": [1, 2, float("nan")], "mu": 1}, "`cost` to be finite .*candidate 2"),
     "names twice": ({"names": ["a", "b", "a"]}, "`names` to be unique but 'a'"),
     "names too few": ({"names": ["a"]}, r"`names` to name every candidate \(3\) .*1 names"),
     "novel names twice": ({"novel_names": ["n", "n"]}, "`novel_names` to be unique but 'n'"),
+    "floor text": ({"floor": "low"}, "`floor` to be a number but got 'low'"),
     "floor too high": ({"floor": 0.6}, "`floor` to be at most the smallest similarity"),
 }
 
@@ -166,5 +202,6 @@ def test_bad_indices_are_refused() -> None:
         problem.gains([7])
     with pytest.raises(InputError, match="between 0 and 1"):
         problem.multilinear([0.0, 1.5, 0.0])
-    with pytest.raises(InputError, match=r"`x` of shape \[3\]"):
-        problem.gradient([0.0, 1.0])
+    for wrong in ([0.0, 1.0], "abc", None, [1j, 0, 0], [[0.0], [0.0, 1.0]]):
+        with pytest.raises(InputError, match=r"`x` of shape \[3\]"):
+            problem.gradient(wrong)  # type: ignore[arg-type]
