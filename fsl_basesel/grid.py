@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby, product
@@ -75,6 +74,7 @@ def select_grid(
 def _batched(
     selector: ContinuousDoubleGreedy, problems: list[SelectionProblem], seeds: Sequence[int]
 ) -> Iterator[tuple[SelectionProblem, Selection]]:
+    selector.check()
     for _, same_k in groupby(problems, key=lambda problem: problem.k):
         group = list(same_k)
         start = time.perf_counter()
@@ -91,8 +91,8 @@ def _batched(
                         problem,
                         choice.indices,
                         method=selector.name,
-                        settings=dataclasses.asdict(selector),
-                        seed=seed,
+                        settings=selector.settings(),
+                        seed=int(seed),
                         seconds=seconds,
                         backend=choice.backend,
                     ),

@@ -90,10 +90,13 @@ class Selector(ABC):
     def settings(self) -> dict[str, object]:
         """The hyper-parameters as plain types, nested selectors by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            name: value.name if isinstance(value, Selector) else value
-            for name, value in values.items()
-        }
+        return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Selector):
+        return value.name
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def seeded(seed: int) -> np.random.Generator:

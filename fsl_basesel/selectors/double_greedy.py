@@ -44,8 +44,12 @@ class ContinuousDoubleGreedy(Selector):
     backend: str = "auto"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        one_of(self.rounding, ("deterministic", "randomised"), "rounding")
+        self.check()
         return self.round(problem, fractional(problem, self.steps, self.backend), generator)
+
+    def check(self) -> None:
+        """Refuse settings that do not exist before any work is done."""
+        one_of(self.rounding, ("deterministic", "randomised"), "rounding")
 
     def round(
         self, problem: SelectionProblem, x: np.ndarray, generator: np.random.Generator

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 import fsl_basesel as fb
@@ -42,3 +45,18 @@ def test_progress_is_reported() -> None:
     )
     assert ("continuous double greedy", 20, 20) in seen
     assert any(task == "proving a bound" for task, _, _ in seen)
+
+
+def test_numpy_settings_are_saved_as_plain_numbers(tmp_path: Path) -> None:
+    problem = clustered(0, 20, 40, m=10, k=2, lam=0.1)
+    for method in ("random", fb.ContinuousDoubleGreedy(steps=np.int64(3))):
+        grid = fb.select_grid(problem, k=np.arange(1, 3), seeds=np.arange(2), method=method)  # type: ignore[arg-type]
+        for selection in grid:
+            path = selection.save(tmp_path / "selection.json")
+            assert fb.Selection.load(path) == selection
+
+
+def test_settings_that_do_not_exist_are_refused() -> None:
+    problem = clustered(0, 20, 40, m=10, k=2, lam=0.1)
+    with pytest.raises(fb.InputError, match=r"`rounding` .*got 'up'"):
+        fb.select_grid(problem, method=fb.ContinuousDoubleGreedy(rounding="up"))
