@@ -12,6 +12,7 @@ Example:
 """
 
 from fsl_basesel.bounds import Certificate, Guarantee, certify, upper_bound
+from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.explanation import Explanation
 from fsl_basesel.features import class_centroids
@@ -40,6 +41,7 @@ __version__ = library_version()
 __all__ = [
     "Auto",
     "Certificate",
+    "ClassPool",
     "ContinuousDoubleGreedy",
     "DomainSimilarity",
     "Explanation",
