@@ -92,7 +92,7 @@ class BaseClassDataModule(pl.LightningDataModule):
         self.capacity: int | None = None
         """The most classes there will be, where a selection callback knows it."""
         self._chosen: list[int] = []
-        self._train: tuple[tuple[Any, ...], EpochLoader] | None = None
+        self._loaders: dict[str, tuple[tuple[Any, ...], EpochLoader]] = {}
         self._resume: dict[str, int] | None = None
 
     @property
@@ -177,24 +177,10 @@ class BaseClassDataModule(pl.LightningDataModule):
     def train_dataloader(self) -> EpochLoader:
         """Batches of the chosen classes; the same loader while classes and settings stay."""
         self._choose()
-        rank, world = self._place()
+        # To overfit some batches is to see the same ones in every epoch.
         overfit = getattr(self.trainer, "overfit_batches", 0) > 0
-        key = (self.class_numbers, self.batch_size, self.val_per_class, rank, world, overfit)
-        if self._train is None or self._train[0] != key:
-            self._close()
-            # To overfit some batches is to see the same ones in every epoch.
-            loader = EpochLoader(
-                self.training_images(),
-                self.batch_size,
-                (lambda: 0) if overfit else self._epoch,
-                self.seed,
-                rank=rank,
-                world=world,
-                augment=self.augment,
-                **self.workers,
-            )
-            self._train = (key, loader)
-        loader = self._train[1]
+        epoch = _first_epoch if overfit else self._epoch
+        loader = self._kept("train", epoch, self.batch_size)
         if self._resume is not None:
             loader.load_state_dict(self._resume)
             self._resume = None
@@ -205,16 +191,28 @@ class BaseClassDataModule(pl.LightningDataModule):
         if self.val_per_class == 0:
             return []
         self._choose()
+        return self._kept("val", _first_epoch, self.eval_batch_size)
+
+    def _kept(self, part: str, epoch: Callable[[], int], batch_size: int) -> EpochLoader:
+        """The loader there is, or a new one if the classes or the settings have changed."""
         rank, world = self._place()
-        options = self.workers | {"persistent_workers": False}
-        return EpochLoader(
-            self.validation_images(),
-            self.eval_batch_size,
-            rank=rank,
-            world=world,
-            shuffle=False,
-            **options,
-        )
+        key = (self.class_numbers, batch_size, self.val_per_class, rank, world, epoch)
+        if part not in self._loaders or self._loaders[part][0] != key:
+            self._close(part)
+            training = part == "train"
+            loader = EpochLoader(
+                self.training_images() if training else self.validation_images(),
+                batch_size,
+                epoch,
+                self.seed,
+                rank=rank,
+                world=world,
+                augment=self.augment if training else None,
+                shuffle=training,
+                **self.workers,
+            )
+            self._loaders[part] = (key, loader)
+        return self._loaders[part][1]
 
     def preview_dataloader(self, rank: int = 0, world: int = 1) -> DataLoader:
         """Preview images of all candidates, labelled with the class's number in the pool."""
@@ -257,20 +255,21 @@ class BaseClassDataModule(pl.LightningDataModule):
         return {
             "pool": self.pool.fingerprint,
             "novel": novel_fingerprint(self.novel),
-            "seed": self.seed,
+            "data seed": self.seed,
             "val_per_class": self.val_per_class,
         }
 
     def state_dict(self) -> dict[str, Any]:
         """The classes in label order and the place in the epoch, as plain types."""
-        position = self._resume if self._train is None else self._train[1].state_dict()
+        train = self._loaders.get("train")
+        position = self._resume if train is None else train[1].state_dict()
         return {"identity": self.identity(), "classes": list(self.classes), "position": position}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the classes and the place in the epoch; refuse another pool, task or seed."""
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         if fitting:
-            require_same(state_dict["identity"], self.identity(), type(self).__name__)
+            require_same(state_dict["identity"], self.identity())
         elif state_dict["identity"]["pool"] != self.pool.fingerprint:
             return  # another pool may be evaluated with the weights of a checkpoint
         self.clear_classes()
@@ -281,7 +280,11 @@ class BaseClassDataModule(pl.LightningDataModule):
         """Let worker processes go."""
         self._close()
 
-    def _close(self) -> None:
-        if self._train is not None:
-            self._train[1].close()
-            self._train = None
+    def _close(self, *parts: str) -> None:
+        for part in parts or tuple(self._loaders):
+            if part in self._loaders:
+                self._loaders.pop(part)[1].close()
+
+
+def _first_epoch() -> int:
+    return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,21 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     Lightning writes to the folder for temporary files and moves the result, which is a copy, and
     may be half done, where that folder is on another disk.
+
+    Args:
+        check: looks at a checkpoint that was read before anything is taken from it, and raises an
+            error if it does not belong here.
     """
+
+    def __init__(self, check: Callable[[dict[str, Any]], None] = lambda checkpoint: None) -> None:
+        super().__init__()
+        self._check = check
+
+    def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Read a checkpoint and check it."""
+        checkpoint = super().load_checkpoint(path, *args, **kwargs)
+        self._check(checkpoint)
+        return checkpoint
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None

@@ -10,23 +10,23 @@ from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.errors import InputError
 
 
-def require_same(saved: Mapping[str, Any], here: Mapping[str, Any], what: str) -> None:
+def require_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse a checkpoint whose settings differ from those of the run that is to go on.
 
     Args:
         saved: settings the checkpoint was written with.
         here: settings of this run.
-        what: whose settings they are, for the message.
 
     Raises:
         InputError: with every setting that differs, its value in the checkpoint and here.
 
     Example:
-        >>> require_same({"seed": 0}, {"seed": 0}, "ColdStartSelection")
-        >>> require_same({"seed": 0}, {"seed": 1}, "ColdStartSelection")
+        >>> require_same({"seed": 0}, {"seed": 0})
+        >>> require_same({"seed": 0}, {"seed": 1})
         Traceback (most recent call last):
         ...
-        fsl_basesel.errors.InputError: Expected a checkpoint of this run but ColdStartSelection ...
+        fsl_basesel.errors.InputError: Expected a checkpoint of this run but it is of another one:
+        seed was 0 and is now 1. Resume ...
     """
     names = [*here, *(name for name in saved if name not in here)]
     missing = object()
@@ -37,8 +37,8 @@ def require_same(saved: Mapping[str, Any], here: Mapping[str, Any], what: str) -
     ]
     if differing:
         raise InputError(
-            f"Expected a checkpoint of this run but {what} differs: {'; '.join(differing)}. Resume "
-            "with the settings of the checkpoint, or leave `ckpt_path` out to start a new run."
+            f"Expected a checkpoint of this run but it is of another one: {'; '.join(differing)}. "
+            "Resume with the settings of the checkpoint, or leave `ckpt_path` out to start anew."
         )
 
 

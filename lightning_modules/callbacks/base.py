@@ -142,7 +142,7 @@ class SelectionCallback(pl.Callback):
         }
         trainer.reload_dataloaders_every_n_epochs = 1  # type: ignore[attr-defined]
         if type(io) is TorchCheckpointIO:
-            trainer.strategy.checkpoint_io = AtomicCheckpointIO()
+            trainer.strategy.checkpoint_io = AtomicCheckpointIO(self._require_own)
         self._tell_epochs(trainer, pl_module, Place(0, 0))
         compatibility.warn_of_early_end(trainer, self.schedule, self.epochs_planned(Place(0, 0)))
 
@@ -246,7 +246,7 @@ class SelectionCallback(pl.Callback):
             "settings": self.settings(),
             "place": None if self.place is None else list(self.place),
             "records": self.records,
-            "data": None if self.data is None else self.data.state_dict(),
+            "data": {} if self.data is None else self.data.state_dict(),
         }
 
     def on_load_checkpoint(
@@ -255,14 +255,9 @@ class SelectionCallback(pl.Callback):
         """Take up a run where the checkpoint left it; refuse the checkpoint of another run."""
         if trainer.state.fn != TrainerFn.FITTING or self.data is None:
             return
-        state = checkpoint.get("callbacks", {}).get(self.state_key)
-        if state is None:
-            raise InputError(
-                f"Expected a checkpoint of a run with {type(self).__name__} but it has no state of "
-                "it; to start from its weights load them into the model and leave `ckpt_path` out."
-            )
-        require_same(state["settings"], self.settings(), type(self).__name__)
-        if type(self.data).__qualname__ not in checkpoint and state["data"] is not None:
+        self._require_own(checkpoint)  # once more, for those who read checkpoints in their own way
+        state = checkpoint["callbacks"][self.state_key]
+        if type(self.data).__qualname__ not in checkpoint:
             self.data.load_state_dict(state["data"])  # Lightning found none under the class's name
         self.place = None if state["place"] is None else Place(*state["place"])
         self.records = list(state["records"])
@@ -270,6 +265,18 @@ class SelectionCallback(pl.Callback):
         if self.place is not None:
             self._tell_epochs(trainer, pl_module, self.place)
         checkpoint["loops"] = settled(checkpoint["loops"])
+
+    def _require_own(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse the checkpoint of another run, before weights that do not fit are loaded."""
+        state = checkpoint.get("callbacks", {}).get(self.state_key)
+        if state is None:
+            raise InputError(
+                f"Expected a checkpoint of a run with {type(self).__name__} but it has no state of "
+                "it; to start from its weights load them into the model and leave `ckpt_path` out."
+            )
+        assert self.data is not None
+        saved = state["settings"] | state["data"]["identity"]
+        require_same(saved, self.settings() | self.data.identity())
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException

@@ -6,10 +6,11 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,20 @@ class WithDropout(nn.Module):
         return self.net(images)
 
 
-def tiny_model(**options: Any) -> BaseClassifier:
+class Smooth(nn.Module):
+    """A backbone in which an image does not depend on its batch, nor on random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(1, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 8, 3))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.net(images)
+
+
+def tiny_model(backbone: type[nn.Module] = WithDropout, **options: Any) -> BaseClassifier:
     torch.manual_seed(5)
-    return BaseClassifier(WithDropout(), **({"lr": 0.05} | options))
+    return BaseClassifier(backbone(), **({"lr": 0.05} | options))
 
 
 def tiny_trainer(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
@@ -167,6 +179,8 @@ class Plan:
     cold_start: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     trainer: dict[str, Any] = field(default_factory=dict)
+    backbone: type[nn.Module] = WithDropout
+    extra: pl.Callback | None = None
 
 
 CHECKPOINTS: dict[str, dict[str, Any]] = {
@@ -181,17 +195,35 @@ def run(plan: Plan) -> None:
     """Train, from the last checkpoint if there is one; leave weights and classes behind."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    callbacks: list[pl.Callback] = [Trace(plan.folder / "trace.jsonl")]
+    rank = os.environ.get("LOCAL_RANK", "0")
+    trace = plan.folder / ("trace.jsonl" if rank == "0" else f"trace-{rank}.jsonl")
+    callbacks: list[pl.Callback] = [Trace(trace)]
+    if plan.extra is not None:
+        callbacks.append(plan.extra)
     cold_start = tiny_cold_start(**plan.cold_start)
     _arm(plan.kill, callbacks, cold_start)
     options = CHECKPOINTS[plan.checkpoint]
     callbacks.append(ModelCheckpoint(plan.folder / "checkpoints", save_last=True, **options))
     settings = {"val_check_interval": 0.5} if plan.checkpoint == "validation" else {}
     trainer = tiny_trainer(plan.folder, *callbacks, **(settings | plan.trainer))
-    model, data = tiny_model(), tiny_data(**plan.data)
+    model, data = tiny_model(plan.backbone), tiny_data(**plan.data)
     trainer.fit(model, data, ckpt_path="last", weights_only=True)
-    torch.save(model.state_dict(), plan.folder / "weights.pt")
-    (plan.folder / "classes.json").write_text(json.dumps(data.classes))
+    suffix = "" if rank == "0" else f"-{rank}"
+    torch.save(model.state_dict(), plan.folder / f"weights{suffix}.pt")
+    (plan.folder / f"classes{suffix}.json").write_text(json.dumps(data.classes))
+
+
+def run_on_two(plan: Plan) -> list[int]:
+    """The same run in two processes of DDP; their exit codes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "NODE_RANK": "0"}
+    ddp = replace(plan, trainer=plan.trainer | {"strategy": "ddp", "devices": 2})
+    processes = [
+        in_process(run, ddp, environment=shared | {"LOCAL_RANK": str(rank)}) for rank in (0, 1)
+    ]
+    return [finished(process) for process in processes]
 
 
 def _arm(kill: tuple[Any, ...] | None, callbacks: list[pl.Callback], selection: Any) -> None:

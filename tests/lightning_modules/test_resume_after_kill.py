@@ -35,6 +35,15 @@ KILLS: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 
+OTHERS: list[tuple[dict[str, Any], str, tuple[Any, ...]]] = [
+    ({"cold_start": {"warm_start": True}}, "epoch", ("backward", 3, 2)),
+    ({"trainer": {"max_steps": 38}}, "epoch", ("backward", 3, 3)),
+    ({"trainer": {"max_steps": 38}}, "every 4 steps", ("backward", 2, 2)),
+    ({"trainer": {"accumulate_grad_batches": 3}}, "every 3 steps", ("backward", 3, 9)),
+    ({"trainer": {"limit_train_batches": 3}}, "every 4 steps", ("backward", 3, 1)),
+]
+
+
 def train(plan: Plan) -> int:
     plan.folder.mkdir(exist_ok=True)
     return finished(in_process(run_plan, plan))
@@ -81,3 +90,23 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     assert not (tmp_path / "weights.pt").exists()
     assert train(replace(plan, kill=None)) == 0
     assert_same_run(tmp_path, uninterrupted)
+
+
+def test_so_does_one_with_workers_that_persist(uninterrupted: Path, tmp_path: Path) -> None:
+    workers = {"num_workers": 1, "persistent_workers": True}
+    plan = Plan(tmp_path, "every 3 steps", ("backward", 2, 4), data=workers)
+    assert train(plan) == -signal.SIGKILL
+    assert train(replace(plan, kill=None)) == 0
+    assert_same_run(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(("options", "checkpoint", "kill"), OTHERS)
+def test_so_does_one_with_other_settings(
+    options: dict[str, Any], checkpoint: str, kill: tuple[Any, ...], tmp_path: Path
+) -> None:
+    reference = Plan(tmp_path / "reference", checkpoint, **options)
+    plan = replace(reference, folder=tmp_path / "killed", kill=kill)
+    assert train(reference) == 0
+    assert train(plan) == -signal.SIGKILL
+    assert train(replace(plan, kill=None)) == 0
+    assert_same_run(plan.folder, reference.folder)

@@ -1,0 +1,125 @@
+"""Checkpoints: plain types only, and those of another run are refused with the difference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from fsl_basesel.errors import InputError
+from lightning_modules import BaseClassDataModule, SelectBaseClasses
+from tests.lightning_modules.runs import (
+    tiny_cold_start,
+    tiny_data,
+    tiny_model,
+    tiny_pool,
+    tiny_task,
+    tiny_trainer,
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run that has come to its second stage."""
+    folder = tmp_path_factory.mktemp("run")
+    saving = ModelCheckpoint(folder, save_last=True)
+    trainer = tiny_trainer(folder, tiny_cold_start(), saving, max_epochs=3, limit_train_batches=2)
+    trainer.fit(tiny_model(), tiny_data())
+    return folder / "last.ckpt"
+
+
+def resume(checkpoint: Path, data: Any = None, callback: Any = None, **cold_start: Any) -> Any:
+    selection = callback or tiny_cold_start(**cold_start)
+    trainer = tiny_trainer(checkpoint.parent / "other", selection, limit_train_batches=2)
+    data = data or tiny_data()
+    trainer.fit(tiny_model(), data, ckpt_path=checkpoint)
+    return data
+
+
+def test_the_state_is_plain_and_says_what_was_chosen(checkpoint: Path) -> None:
+    content = torch.load(checkpoint, weights_only=True)  # refuses anything but plain types
+    state = content["callbacks"]["ColdStartSelection"]
+    assert state["settings"]["schedule"] == [2, 4, 7]
+    assert state["place"] == [1, 2, None]
+    assert len(state["data"]["classes"]) == 4
+    assert content["BaseClassDataModule"]["classes"] == state["data"]["classes"]
+    assert int(content["state_dict"]["head.active"]) == 4
+
+
+def test_the_same_run_is_resumed(checkpoint: Path) -> None:
+    assert len(resume(checkpoint).classes) == 7
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schedule": (2, 4, 8)}, r"schedule was \[2, 4, 7\] and is now \[2, 4, 8\]"),
+        ({"epochs_per_stage": 2}, r"epochs_per_stage was \[2, 1, 2\] and is now \[2, 2, 2\]"),
+        ({"seed": 1}, "it is of another one: seed was 0 and is now 1"),
+        ({"k": 1, "lam": 0.5}, r"k was 2 and is now 1; lam was 0\.0 and is now 0\.5"),
+        ({"selector": "greedy-target"}, "selector was 'Auto"),
+        ({"warm_start": True}, "warm_start was False and is now True"),
+    ],
+)
+def test_another_schedule_seed_or_objective_is_refused(
+    checkpoint: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        resume(checkpoint, **change)
+
+
+def test_another_pool_task_or_order_is_refused(checkpoint: Path) -> None:
+    with pytest.raises(InputError, match=r"of another one: pool was '\w+' and is now"):
+        resume(checkpoint, tiny_data(pool=tiny_pool(seed=3)))
+    with pytest.raises(InputError, match="of another one: pool was"):
+        resume(checkpoint, tiny_data(pool=tiny_pool(preview=3)))
+    with pytest.raises(InputError, match="of another one: novel was"):
+        resume(checkpoint, tiny_data(novel=tiny_task(seed=5)))
+    with pytest.raises(InputError, match=r"novel was '\w+' and is now 'none'"):
+        resume(checkpoint, tiny_data(novel=None))
+    with pytest.raises(InputError, match="data seed was 0 and is now 4"):
+        resume(checkpoint, tiny_data(seed=4))
+
+
+def test_a_refused_checkpoint_leaves_no_class_expanded(checkpoint: Path) -> None:
+    data = tiny_data(seed=4)
+    with pytest.raises(InputError):
+        resume(checkpoint, data)
+    assert data.pool.expanded == []
+
+
+def test_a_checkpoint_without_a_selection_is_refused(tmp_path: Path, checkpoint: Path) -> None:
+    data = tiny_data()
+    data.add_classes([0, 1])
+    trainer = tiny_trainer(tmp_path, max_epochs=1, limit_train_batches=1)
+    trainer.fit(tiny_model(), data)
+    trainer.save_checkpoint(tmp_path / "plain.ckpt")
+    with pytest.raises(InputError, match="a run with ColdStartSelection but it has no state of it"):
+        resume(tmp_path / "plain.ckpt")
+    trainer.save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+    with pytest.raises(InputError, match="leave `ckpt_path` out"):
+        resume(tmp_path / "weights.ckpt")
+    with pytest.raises(InputError, match="a run with SelectBaseClasses but it has no state"):
+        resume(checkpoint, callback=SelectBaseClasses(3))
+
+
+def test_a_data_module_of_another_name_finds_its_state(checkpoint: Path) -> None:
+    class Renamed(BaseClassDataModule):
+        pass
+
+    data = Renamed(tiny_pool(), tiny_task(), 4, val_per_class=2, eval_batch_size=16)
+    assert resume(checkpoint, data).classes == resume(checkpoint).classes
+
+
+def test_weights_can_be_evaluated_on_another_pool(checkpoint: Path) -> None:
+    model = tiny_model(capacity=7)
+    other = tiny_data(pool=tiny_pool(seed=3))
+    other.add_classes([4, 5])
+    trainer = tiny_trainer(checkpoint.parent)
+    model._make_head(72, 7)
+    (result,) = trainer.validate(model, other, ckpt_path=checkpoint, verbose=False)
+    assert "val_accuracy" in result
+    assert other.classes == ("base 4", "base 5")
