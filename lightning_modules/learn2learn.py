@@ -1,0 +1,274 @@
+"""The plug for existing learn2learn experiments: one line restricts their tasks to a selection.
+
+    tasks = select_classes(tasks, selection)
+
+learn2learn itself is imported when a function is called, so this module is there without it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from fsl_basesel.data import ImageSource, from_dataset
+from fsl_basesel.data.source import first_images
+from fsl_basesel.errors import InputError
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selection import Selection
+from lightning_modules.requirements import require_learn2learn
+from lightning_modules.tasks import SelectedTasks, TaskLoader
+
+__all__ = ["SelectedTasks", "TaskLoader", "select_classes", "selection_problem"]
+
+Label = Any
+"""A class of a learn2learn data set: whatever its `labels_to_indices` has as keys."""
+
+
+def select_classes(target: Any, selection: Selection | Iterable[Label]) -> Any:
+    """Restrict a learn2learn data set or its tasks to the selected classes.
+
+    Args:
+        target: One of
+            - a `MetaDataset`: a `FilteredMetaDataset` of it is returned, the original stays;
+            - a `Taskset`: its tasks come from the selected classes from now on. It is changed in
+              place and returned. To add classes later (a curriculum), call again with more of them;
+            - the `(train, validation, test)` of `learn2learn.vision.benchmarks.get_tasksets`: the
+              training tasks are restricted. Validation and test tasks are held to the classes of
+              their own data set, which learn2learn's Omniglot benchmark does not do by itself.
+        selection: the labels themselves, or a `Selection`. That is matched by the names of its
+            classes: those of `selection_problem`, or the labels as text. A problem without names
+            must have had a column for every class, in the order of the labels.
+
+    Returns:
+        What is described for `target`.
+
+    Raises:
+        InputError: for a class that is not there, for fewer classes than a task has ways, for a
+            class with fewer images than a task needs, and for a `target` of another kind.
+
+    Example:
+        >>> import torch
+        >>> l2l = require_learn2learn()
+        >>> images = torch.utils.data.TensorDataset(torch.rand(8, 2), torch.arange(8) // 2)
+        >>> dataset = l2l.data.MetaDataset(images)
+        >>> select_classes(dataset, [3, 1]).labels
+        [3, 1]
+    """
+    l2l = require_learn2learn()
+    if isinstance(target, l2l.data.Taskset):
+        _restrict(target, _labels(target.dataset, selection))
+        return target
+    if isinstance(target, l2l.data.MetaDataset):
+        return l2l.data.FilteredMetaDataset(target, _labels(target, selection))
+    if isinstance(target, tuple) and all(isinstance(part, l2l.data.Taskset) for part in target):
+        train, *others = target
+        for part in others:
+            _hold_to_own_classes(part)
+        _restrict(train, _labels(train.dataset, selection))
+        return target
+    raise InputError(
+        "Expected a learn2learn MetaDataset, a Taskset or the result of get_tasksets but got "
+        f"{type(target).__name__}; wrap a data set in learn2learn.data.MetaDataset first."
+    )
+
+
+def selection_problem(
+    candidates: Any,
+    network: nn.Module,
+    novel: Any = None,
+    m: int = 100,
+    k: int = 3,
+    lam: float = 0.0,
+    *,
+    preview: int = 50,
+    features: str = "forward",
+    batch_size: int = 256,
+    **settings: Any,
+) -> SelectionProblem:
+    """Which classes of a learn2learn data set to train on, as `network` sees them.
+
+    Args:
+        candidates: `MetaDataset` of the classes to choose from.
+        network: turns images into features.
+        novel: `MetaDataset` of the classes to prepare for; None is General Selection.
+        m: how many classes to choose.
+        k: how many of its nearest base classes count for a novel class (K in the paper).
+        lam: weight of the diversity term (lambda in the paper).
+        preview: images of each class that its centroid is made of, or all it has if fewer.
+        features: method or submodule of `network` to call; by default the network itself.
+        batch_size: images that go through the network together.
+        settings: further ones of `SelectionProblem.from_centroids`.
+
+    Example:
+        >>> import torch
+        >>> l2l = require_learn2learn()
+        >>> labels = torch.arange(40) // 4
+        >>> dataset = l2l.data.MetaDataset(
+        ...     torch.utils.data.TensorDataset(torch.rand(40, 1, 3, 3), labels)
+        ... )
+        >>> problem = selection_problem(dataset, nn.Flatten(), m=3, k=1)
+        >>> problem.names[:3], problem.m
+        (('0', '1', '2'), 3)
+    """
+    from lightning_modules.centroids import image_centroids
+
+    def centroids(source: ImageSource) -> Any:
+        every = range(len(source))
+        source.prepare(every, preview)
+        images = first_images(source, every, np.minimum(source.sizes, preview), every)
+        return image_centroids(images, len(source), network, features, batch_size=batch_size)
+
+    base = from_dataset(candidates)
+    other = None if novel is None else from_dataset(novel)
+    return SelectionProblem.from_centroids(
+        centroids(base),
+        None if other is None else centroids(other),
+        m,
+        k,
+        lam,
+        names=base.names,
+        novel_names=None if other is None else other.names,
+        **settings,
+    )
+
+
+def _labels(dataset: Any, selection: Selection | Iterable[Label]) -> list[Label]:
+    """Labels of the data set that are meant, in order, each checked to be there."""
+    known = {label: label for label in dataset.labels}
+    if isinstance(selection, Selection):
+        labels = _labels_of_names(dataset, selection)
+    else:
+        labels = [known.get(_plain(label), label) for label in selection]
+    # `labels_to_indices` is a defaultdict: asking it for an unknown label would add the label.
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        raise InputError(
+            f"Expected labels of the data set ({len(known)} classes, such as "
+            f"{next(iter(known), None)!r}) but got {unknown[0]!r} ({len(unknown)} such); use the "
+            "labels as the data set gives them."
+        )
+    if not labels or len(set(labels)) < len(labels):
+        raise InputError(
+            "Expected one or more classes, each at most once, but got "
+            f"{len(labels)} of which {len(set(labels))} differ."
+        )
+    return labels
+
+
+def _plain(label: Label) -> Label:
+    """Numbers of numpy and torch as Python's, which the data set's tables have as keys."""
+    return label.item() if hasattr(label, "item") else label
+
+
+def _labels_of_names(dataset: Any, selection: Selection) -> list[Label]:
+    ordered = sorted(dataset.labels)
+    columns = selection.hyperparameters.get("n_candidates")
+    numbered = selection.names == [str(index) for index in selection.indices]
+    if numbered and columns == len(ordered):
+        return [ordered[index] for index in selection.indices]
+    by_name = {str(label): label for label in ordered}
+    by_name |= dict(zip(from_dataset(dataset).names, ordered, strict=True))
+    missing = [name for name in selection.names if name not in by_name]
+    if missing or numbered:
+        given = f"column numbers of {columns}" if numbered else repr(missing[0])
+        raise InputError(
+            f"Expected the names of the selected classes to be those of the data set's "
+            f"{len(ordered)} classes, such as {next(iter(by_name))!r}, but got {given}; build the "
+            "problem with names=..., or pass the labels themselves."
+        )
+    return [by_name[name] for name in selection.names]
+
+
+def _restrict(taskset: Any, classes: list[Label]) -> None:
+    """Draw the tasks of a taskset from `classes` only; forget tasks drawn before."""
+    steps, kept = taskset.task_transforms, getattr(taskset, "_before_selection", None)
+    if callable(steps):
+        raise InputError(
+            "Expected the task transforms of the Taskset to be a list, which can be changed, but "
+            f"got {type(steps).__name__}; filter its data set with select_classes before the "
+            "Taskset is made."
+        )
+    original = kept[1] if kept is not None and kept[0] is steps else list(steps)
+    restricted = [*_drawing(original, taskset.dataset, classes)]
+    taskset.task_transforms = restricted
+    taskset.sampled_descriptions = {}
+    taskset._before_selection = (restricted, original)
+
+
+def _drawing(steps: Sequence[Any], owner: Any, classes: list[Label]) -> list[Any]:
+    """The transforms with those that draw classes and images replaced by one for `classes`."""
+    kinds = require_learn2learn().data.transforms
+    allowed = set(owner.labels)
+    rest, loading = list(steps), []
+    while rest and isinstance(rest[0], kinds.CythonFilterLabels | kinds.LoadData):
+        first = rest.pop(0)
+        if isinstance(first, kinds.LoadData):
+            loading.append(first)
+        else:
+            allowed &= set(first.labels)
+    # The positions in a task are those of the transforms' data set, whatever the taskset's is.
+    dataset = next((step.dataset for step in steps if hasattr(step, "dataset")), owner)
+    ways, shots, replacement, used = None, None, False, 0
+    if rest and isinstance(rest[0], kinds.CythonFusedNWaysKShots):
+        fused = rest[0]
+        ways, shots, replacement, used = fused.n, fused.k, fused.replacement, 1
+        allowed &= set(fused.filter_labels)
+    elif (
+        len(rest) > 1
+        and isinstance(rest[0], kinds.CythonNWays)
+        and isinstance(rest[1], kinds.CythonKShots)
+    ):
+        ways, shots, replacement, used = rest[0].n, rest[1].k, rest[1].replacement, 2
+    _require_drawable(dataset, classes, allowed, ways, 1 if replacement else shots)
+    if used:
+        draw = kinds.FusedNWaysKShots(dataset, ways, shots, replacement, classes)
+        return [draw, *loading, *rest[used:]]
+    # Transforms of somebody's own draw the tasks: they get to see the selected classes only.
+    return [kinds.FilterLabels(dataset, classes), *loading, *rest]
+
+
+def _require_drawable(
+    dataset: Any, classes: list[Label], allowed: set[Label], ways: int | None, shots: int | None
+) -> None:
+    outside = [label for label in classes if label not in allowed]
+    if outside:
+        raise InputError(
+            f"Expected classes of the {len(allowed)} that the tasks are drawn from but got "
+            f"{outside[0]!r} ({len(outside)} such), which the tasks' own filter leaves out."
+        )
+    if ways is not None and len(classes) < ways:
+        raise InputError(
+            f"Expected at least as many classes as a task has ways, {ways}, but got "
+            f"{len(classes)}; select more classes or make tasks with fewer ways."
+        )
+    for label in classes if shots is not None else ():
+        images = len(dataset.labels_to_indices[label])
+        if images < (shots or 0):
+            raise InputError(
+                f"Expected at least {shots} images of every class, which a task needs, but class "
+                f"{label!r} has {images}; leave it out or make tasks with fewer images."
+            )
+
+
+def _hold_to_own_classes(taskset: Any) -> None:
+    """Restrict validation or test tasks to their own data set if they draw from a larger one."""
+    steps = taskset.task_transforms
+    if callable(steps) or not steps:
+        return
+    drawn_from = getattr(steps[0], "filter_labels", None) or getattr(
+        getattr(steps[0], "dataset", taskset.dataset), "labels", taskset.dataset.labels
+    )
+    own = list(taskset.dataset.labels)
+    if set(drawn_from) <= set(own):
+        return
+    warnings.warn(
+        f"These tasks were drawn from {len(set(drawn_from))} classes although their data set has "
+        f"{len(own)}, so they could share classes with the training tasks; they are now held to "
+        "their own.",
+        stacklevel=3,
+    )
+    _restrict(taskset, own)

@@ -1,0 +1,172 @@
+"""`SelectedTasks`: few-shot tasks of the base classes chosen so far, for episodic training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fsl_basesel.data import ClassPool, ImageSet, NovelTask
+from fsl_basesel.errors import InputError
+from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.episodes import EpisodeSampler
+from lightning_modules.loader import Augmentation, EpochLoader
+
+
+class TaskLoader(EpochLoader):
+    """Tasks `(images, labels)` as learn2learn's modules take them; can start in mid-epoch.
+
+    Class after class, of each the images to learn from before the others; labels are 0 to
+    `ways - 1`. A task is a function of (seed, epoch, number, process), and no two processes get the
+    same one.
+
+    Args:
+        images: the images with their labels.
+        ways: classes of a task.
+        shots: images of each class to learn from.
+        queries: images of each class to test on.
+        tasks: tasks of an epoch in one process.
+        options: those of `EpochLoader`: `epoch`, `seed`, `rank`, `world`, `augment` and options of
+            `torch.utils.data.DataLoader`.
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(6, 1, 4, 4), [0, 0, 0, 1, 1, 1])
+        >>> pictures = ImageSet(source, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1])
+        >>> loader = TaskLoader(pictures, ways=2, shots=1, queries=2, tasks=4)
+        >>> [(images.shape[0], labels.tolist()) for images, labels in loader][0]
+        (6, [0, 0, 0, 1, 1, 1])
+    """
+
+    def __init__(
+        self, images: ImageSet, ways: int, shots: int, queries: int, tasks: int, **options: Any
+    ) -> None:
+        seed = options.get("seed", 0)
+        self._sampler = EpisodeSampler(images.labels, ways, shots, queries, seed)
+        self._tasks = tasks
+        self._labels = torch.arange(ways).repeat_interleave(shots + queries)
+        super().__init__(images, ways * (shots + queries), **options)
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        first = epoch * self._tasks
+        numbers = range(first * self._world + self._rank, (first + self._tasks) * self._world)
+        draw = self._sampler.draw(numbers[:: self._world])
+        positions = torch.cat([draw.support, draw.query], -1).flatten(1)
+        return list(positions.numpy())
+
+    def __len__(self) -> int:
+        return self._tasks
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for images, _ in super().__iter__():
+            yield images, self._labels
+
+
+class SelectedTasks(BaseClassDataModule):
+    """A `BaseClassDataModule` whose batches are few-shot tasks of the chosen classes.
+
+    `SelectBaseClasses` and `ColdStartSelection` work with it as with its base class. So the heads
+    of `lightning_modules.heads`, and learn2learn's `LightningPrototypicalNetworks`, `LightningMAML`
+    and `LightningANIL`, train on classes that are chosen while they train. Validation tasks are
+    made of the images kept out of training, test tasks of the novel classes.
+
+    Args:
+        pool: the candidate classes.
+        novel: the task to select for; None is General Selection, without test tasks.
+        ways: classes of a task.
+        shots: images of each class to learn from.
+        queries: images of each class to test on.
+        tasks: tasks of an epoch in one process.
+        eval_tasks: tasks of a validation or test; None is `tasks`.
+        options: those of `BaseClassDataModule` but `batch_size`. `val_per_class` must be 0 or
+            enough for a validation task.
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> labels = np.repeat(np.arange(4), 6)
+        >>> source = from_arrays(torch.rand(24, 1, 4, 4), labels, list("abcd"))
+        >>> data = SelectedTasks(ClassPool(source), ways=2, shots=1, queries=3, tasks=10)
+        >>> data.add_classes(["c", "a", "b"])
+        >>> images, labels = next(iter(data.train_dataloader()))
+        >>> images.shape, labels.tolist()
+        (torch.Size([8, 1, 4, 4]), [0, 0, 0, 0, 1, 1, 1, 1])
+    """
+
+    def __init__(
+        self,
+        pool: ClassPool,
+        novel: NovelTask | None = None,
+        ways: int = 5,
+        shots: int = 1,
+        queries: int = 15,
+        tasks: int = 100,
+        eval_tasks: int | None = None,
+        **options: Any,
+    ) -> None:
+        counts = {"ways": ways, "shots": shots, "queries": queries, "tasks": tasks}
+        for name, value in (counts | {"eval_tasks": eval_tasks or tasks}).items():
+            if value < 1:
+                raise InputError(f"Expected `{name}` to be at least 1 but got {value}.")
+        if "batch_size" in options:
+            raise InputError(
+                "Expected no `batch_size`, as a batch is one task of ways x (shots + queries) "
+                "images, but got one; leave it out."
+            )
+        super().__init__(pool, novel, batch_size=ways * (shots + queries), **options)
+        self.ways, self.shots, self.queries = ways, shots, queries
+        self.tasks, self.eval_tasks = tasks, eval_tasks or tasks
+
+    def _kept(self, part: str, epoch: Callable[[], int], batch_size: int) -> EpochLoader:
+        """The loader of tasks there is, or a new one if classes or settings have changed."""
+        training = part == "train"
+        tasks = self.tasks if training else self.eval_tasks
+        key = (self.class_numbers, self.val_per_class, tasks, *self._place(), epoch)
+        if part not in self._loaders or self._loaders[part][0] != key:
+            self._close(part)
+            images = self.training_images() if training else self.validation_images()
+            augment = self.augment if training else None
+            self._loaders[part] = (key, self._tasks_of(images, tasks, epoch, augment))
+        return self._loaders[part][1]
+
+    def _tasks_of(
+        self,
+        images: ImageSet,
+        tasks: int,
+        epoch: Callable[[], int] = lambda: 0,
+        augment: Augmentation | None = None,
+    ) -> TaskLoader:
+        rank, world = self._place()
+        return TaskLoader(
+            images,
+            self.ways,
+            self.shots,
+            self.queries,
+            tasks,
+            epoch=epoch,
+            seed=self.seed,
+            rank=rank,
+            world=world,
+            augment=augment,
+            **self.workers,
+        )
+
+    def test_dataloader(self) -> EpochLoader:
+        """Tasks of the novel classes, out of their support and test images together."""
+        if self.novel is None:
+            raise InputError(
+                "Expected a novel task to test on but this data module has none (General "
+                "Selection); pass `novel` to it."
+            )
+        support, test = self.novel.support_set(), self.novel.test_set()
+        classes = np.concatenate([support.classes, test.classes])
+        items = np.concatenate([support.items, test.items])
+        images = ImageSet(self.novel.source, classes, items, classes)
+        return self._tasks_of(images, self.eval_tasks)
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree on to be resumed with this data module."""
+        task = [self.ways, self.shots, self.queries, self.tasks]
+        return super().identity() | {"task": task}
