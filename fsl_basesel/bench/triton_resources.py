@@ -55,30 +55,32 @@ def measure(
     atomic: bool = True,
     double: bool = False,
     padded: bool = True,
+    single: bool = False,
 ) -> Iterator[Resources]:
-    """Compile each kernel for each target and number of states.
+    """Compile each kernel for each number of states and each target.
 
     Args:
         kernels: names out of `KERNELS`.
         targets: `sm_<number>` or an AMD architecture such as `gfx942`.
         states: numbers of states (K).
         atomic: gradients by atomic additions, the default, or dense for `deterministic=True`.
-        double: float64 states and probabilities.
-        padded: rows as `pad_rows` leaves them, or rows of any length.
+        double: float64 states and probabilities; rounding always has them.
+        padded: rows as `place_rows` leaves them, or rows of any length.
+        single: one vector x, for which the launcher compiles a variant of its own.
 
     Raises:
         InputError: where Triton is missing or set to interpret.
     """
-    for target in targets:
-        for place, k in enumerate(states):
-            for kernel in kernels:
-                if kernel == "move" and place:
-                    continue  # knows nothing of K
-                yield _compile(kernel, target, k, atomic=atomic, double=double, padded=padded)
+    for kernel in kernels:
+        for k in states[:1] if kernel == "move" else states:  # a move knows nothing of K
+            for target in targets:
+                yield _compile(
+                    kernel, target, k, atomic=atomic, double=double, padded=padded, single=single
+                )
 
 
 def _compile(
-    name: str, target: str, k: int, *, atomic: bool, double: bool, padded: bool
+    name: str, target: str, k: int, *, atomic: bool, double: bool, padded: bool, single: bool
 ) -> Resources:
     triton = _triton()
     from triton.backends.compiler import GPUTarget
@@ -86,12 +88,13 @@ def _compile(
 
     from fsl_basesel.multilinear.triton import exchange, pipage, scan, walk
     from fsl_basesel.multilinear.triton.launch import compile_options
-    from fsl_basesel.multilinear.triton.settings import BLOCK, tile_width
+    from fsl_basesel.multilinear.triton.settings import BLOCK, scan_unroll, tile_width
 
     if name not in KERNELS:
         raise InputError(f"Expected a kernel out of {', '.join(KERNELS)} but got {name!r}")
     rounding = name in ("slope", "move")
     double = double or rounding  # rounding compares slopes, which float32 would confuse
+    words = 2 * k if double else k
     nvidia = target.startswith("sm_")
     gpu = GPUTarget("cuda", int(target[3:]), 32) if nvidia else GPUTarget("hip", target, 64)
     module = walk if name == "walk" else exchange if rounding else scan
@@ -101,12 +104,15 @@ def _compile(
     constants = {
         "K": k,
         "TILE": pipage.TILE if rounding else tile_width(k, 8 if double else 4),
+        "UNROLL": scan_unroll(words),
         "BLOCK": pipage.PARTIALS if name == "move" else lanes,
         "TIE": pipage.TIE,
         "WHOLE": pipage.WHOLE,
         "DTYPE": triton.language.float64 if double else triton.language.float32,
         "ATOMIC": atomic,
     }
+    if single:
+        constants["n_samples"] = 1
     constants = {key: value for key, value in constants.items() if key in function.arg_names}
     signature = {key: _argument_type(key, constants, double) for key in function.arg_names}
     # What the launcher finds out: torch's allocations are aligned, and rows may be padded.
@@ -115,7 +121,7 @@ def _compile(
         for place, key in enumerate(function.arg_names)
         if key.endswith("_ptr") or (padded and key in ALIGNED)
     }
-    options = compile_options(lanes, 2 * k if double else k, gpu.warp_size)
+    options = compile_options(lanes, words, gpu.warp_size)
     warps = options["num_warps"]
     compiled = triton.compile(
         ASTSource(function, signature, constants, attributes),
@@ -192,8 +198,16 @@ def _warps_resident(registers: int, shared: int, warps: int, nvidia: bool) -> in
     return min(*limits, by_shared) * warps
 
 
+def _row(found: Sequence[Resources]) -> str:
+    """One kernel with one K on every target: registers, and resident warps in brackets."""
+    kernel, k = found[0].kernel, "-" if found[0].kernel == "move" else found[0].k
+    cells = (f"{one.registers} ({one.warps_resident})" for one in found)
+    most = max(one.spills for one in found), max(one.shared for one in found)
+    return f"| {kernel} | {k} | {' | '.join(cells)} | {most[0]} | {most[1]} |"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a Markdown table of the kernels' resources."""
+    """Print a Markdown table: registers a thread and, in brackets, resident warps, per target."""
     parser = argparse.ArgumentParser(prog="python -m fsl_basesel.bench.triton_resources")
     parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
     parser.add_argument("--kernel", action="append", choices=KERNELS, help="default: all")
@@ -202,21 +216,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--double", action="store_true", help="float64 states")
     parser.add_argument("--unpadded", action="store_true", help="rows of any length")
     args = parser.parse_args(arguments)
-    print("| kernel | target | K | registers | spills (B) | shared (B) | warps | resident warps |")
-    print("|---|---|---|---|---|---|---|---|")
-    for row in measure(
+    targets = args.target or list(TARGETS)
+    print(f"| kernel | K | {' | '.join(targets)} | spills (B) | shared (B) |")
+    print(f"|---|---|{'---|' * len(targets)}---|---|")
+    found: list[Resources] = []
+    for resources in measure(
         args.kernel or KERNELS,
-        args.target or TARGETS,
+        targets,
         args.k or STATE_COUNTS,
         atomic=not args.dense,
         double=args.double,
         padded=not args.unpadded,
     ):
-        print(
-            f"| {row.kernel} | {row.target} | {row.k} | {row.registers} | {row.spills} "
-            f"| {row.shared} | {row.warps} | {row.warps_resident} |",
-            flush=True,
-        )
+        found.append(resources)
+        if len(found) == len(targets):
+            print(_row(found), flush=True)
+            found = []
     return 0
 
 

@@ -17,7 +17,13 @@ from fsl_basesel.multilinear.triton.scan import (
     replay_kernel,
     summarise_kernel,
 )
-from fsl_basesel.multilinear.triton.settings import ALIGNMENT, BLOCK, EPSILON, Settings
+from fsl_basesel.multilinear.triton.settings import (
+    ALIGNMENT,
+    BLOCK,
+    EPSILON,
+    Settings,
+    scan_unroll,
+)
 from fsl_basesel.multilinear.triton.walk import walk_kernel
 
 DTYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -175,7 +181,7 @@ def _scan(block: Block, k: int, settings: Settings) -> None:
     state[states - k].fill_(1)
     rows_grid = (triton.cdiv(n_rows * n_samples, warp_size()),)
     elements = (x, block.similarities, block.order, block.floor, live)
-    scans: dict[str, Any] = {"K": states, "BLOCK": warp_size()}
+    scans: dict[str, Any] = {"K": states, "UNROLL": scan_unroll(words), "BLOCK": warp_size()}
     scans |= compile_options(warp_size(), words, warp_size())
     tiles: dict[str, Any] = {"K": states, "TILE": settings.tile}
     tiles |= {"BLOCK": BLOCK, **compile_options(BLOCK, words, warp_size())}

@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# ruff: noqa: RUF005  (Triton's compiler knows + of tuples, not unpacking)
 """The base axis cut into chunks: summaries side by side, a scan over chunks, replay side by side.
 
 A chunk of elements is summarised by two small vectors:
@@ -29,6 +30,7 @@ from fsl_basesel.multilinear.triton.states import (
     one_at,
     retreat,
     retreat_by,
+    retreat_in_place,
     scatter,
     store_states,
     total,
@@ -115,9 +117,10 @@ def forward_kernel(
     last_chunk,
     eps,
     K: tl.constexpr,
+    UNROLL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Carry p over the chunks of one wave; a lane is `row * S + sample`."""
+    """Carry p over the chunks of one wave, UNROLL at a time; a lane is `row * S + sample`."""
     i_lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     n_lanes = n_rows.to(tl.int64) * n_samples
     o_base = (i_lane // n_samples) * n_chunks * n_samples + i_lane % n_samples
@@ -131,12 +134,22 @@ def forward_kernel(
     i_chunk = first_chunk
     while (i_chunk < last_chunk) & (n_alive > 0):
         o_chunk = o_base + i_chunk * n_samples
-        store_states(before_ptr + o_chunk, n_lanes * n_chunks, b_p, m_alive, K)
-        b_poly = load_states(poly_ptr + o_chunk, n_lanes * n_chunks, m_alive, K + 1)
-        b_p = advance_by(b_p, b_poly, K + 1)
-        i_chunk += 1
-        b_live = tl.where(m_alive, i_chunk, b_live)
-        m_alive = m_alive & (total(b_p, K + 1) >= eps)
+        if UNROLL == 1:  # many states: a store before the loads needs fewer registers
+            store_states(before_ptr + o_chunk, n_lanes * n_chunks, b_p, m_alive, K)
+        # All loads of the group before its chain of products, so that they wait together.
+        polys = ()
+        for u in tl.static_range(UNROLL):
+            o_poly = o_chunk + u * n_samples
+            b_poly = load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_alive, K + 1)
+            polys = polys + (b_poly,)
+        for u in tl.static_range(UNROLL):
+            if UNROLL > 1:
+                o_before = o_chunk + u * n_samples
+                store_states(before_ptr + o_before, n_lanes * n_chunks, b_p, m_alive, K)
+            b_p = advance_by(b_p, polys[u], K + 1)
+            b_live = tl.where(m_alive, i_chunk + u + 1, b_live)
+            m_alive = m_alive & (total(b_p, K + 1) >= eps)
+        i_chunk += UNROLL
         n_alive = tl.sum(m_alive.to(tl.int32), axis=0)
     tl.store(live_ptr + i_lane, b_live, mask=m_reached)
     store_states(state_ptr + i_lane, n_lanes, b_p, m_reached, K + 1)
@@ -153,23 +166,40 @@ def backward_kernel(
     n_chunks,
     start,
     K: tl.constexpr,
+    UNROLL: tl.constexpr,
     BLOCK: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """Carry W back over the live chunks; a lane is `row * S + sample`."""
+    """Carry W back over the live chunks, UNROLL at a time; a lane is `row * S + sample`."""
     i_lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     n_lanes = n_rows.to(tl.int64) * n_samples
     o_base = (i_lane // n_samples) * n_chunks * n_samples + i_lane % n_samples
     b_live = tl.load(live_ptr + i_lane, mask=i_lane < n_lanes, other=0)
     b_w = zeros(BLOCK, K, DTYPE)
-    i_chunk = tl.max(b_live, axis=0)
+    i_chunk = tl.cdiv(tl.max(b_live, axis=0), UNROLL) * UNROLL
     while i_chunk > 0:
-        i_chunk -= 1
-        m_live = i_chunk < b_live
+        i_chunk -= UNROLL
         o_chunk = o_base + i_chunk * n_samples
-        # Masked lanes load zeros, so their W stays zero.
-        b_poly = load_states(poly_ptr + o_chunk, n_lanes * n_chunks, m_live, K)
-        b_w = retreat_by(b_w, b_poly, own_ptr + o_chunk, n_lanes * n_chunks, m_live, K)
+        # Lanes that are not live load zeros, so their W stays zero.
+        if UNROLL == 1:
+            b_poly = load_states(poly_ptr + o_chunk, n_lanes * n_chunks, i_chunk < b_live, K)
+            b_w = retreat_in_place(
+                b_w, b_poly, own_ptr + o_chunk, n_lanes * n_chunks, i_chunk < b_live, K
+            )
+        else:
+            # All loads of the group before its chain of products, so that they wait together.
+            polys = ()
+            owns = ()
+            for u in tl.static_range(UNROLL):
+                m_live = i_chunk + u < b_live
+                o_poly = o_chunk + u * n_samples
+                polys = polys + (load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
+                owns = owns + (load_states(own_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
+            for r in tl.static_range(UNROLL):
+                m_live = i_chunk + (UNROLL - 1 - r) < b_live
+                o_own = o_chunk + (UNROLL - 1 - r) * n_samples
+                store_states(own_ptr + o_own, n_lanes * n_chunks, b_w, m_live, K)
+                b_w = retreat_by(b_w, polys[UNROLL - 1 - r], owns[UNROLL - 1 - r], K)
     tl.store(value_ptr + i_lane, total_from(b_w, start, K), mask=i_lane < n_lanes)
 
 

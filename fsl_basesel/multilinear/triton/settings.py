@@ -15,6 +15,7 @@ ALIGNMENT = 16  # rows padded to a multiple of this many elements are read 16 by
 BLOCK = 64  # lanes of a program: two warps of 32, one of 64
 REGISTERS_FOR_REPLAY = 64  # 32-bit registers a lane spends on the states inside a tile
 LANES_WANTED = 1 << 18  # chunks in flight that fill a large GPU; more chunks only add scan work
+GROUP = 4  # a row has a multiple of this many chunks; the scans load as many at a time
 MAX_PROGRAMS = 2048  # of the kernels with scratch of their own
 SCRATCH_BYTES = 64 << 20  # bound on each kind of scratch, about the L2 of a large GPU
 EPSILON = {torch.float32: 1e-7, torch.float64: 1e-14}  # probability at which a row is finished
@@ -102,7 +103,7 @@ def calculate_settings(
         'walk'
         >>> settings = calculate_settings(2, 1000, 21000, k=5)
         >>> settings.decomposition, settings.chunk, settings.waves
-        ('scan', 128, (0, 8, 64, 165))
+        ('scan', 64, (0, 16, 128, 332))
     """
     if decomposition not in ("auto", "walk", "scan"):
         raise InputError(
@@ -119,8 +120,8 @@ def calculate_settings(
         per_row = 0
     else:
         chunk = _chunk_length(n_samples * n_rows * length, tile)
-        n_chunks = -(-length // chunk)
-        inner = (-(-elements // chunk) for elements in WAVES)
+        n_chunks = -(-length // (chunk * GROUP)) * GROUP
+        inner = (elements // chunk for elements in WAVES)
         waves = (0, *(boundary for boundary in inner if boundary < n_chunks), n_chunks)
         per_row = n_samples * n_chunks * (3 * states + 1) * itemsize
     per_row = max(per_row, n_samples * dense_columns * itemsize)
@@ -136,9 +137,19 @@ def calculate_settings(
     )
 
 
+def scan_unroll(words: int) -> int:
+    """Chunks the scans take at a time, by the 32-bit words of a lane's states: GROUP, or one.
+
+    Example:
+        >>> scan_unroll(5), scan_unroll(32)
+        (4, 1)
+    """
+    return GROUP if words <= 12 else 1
+
+
 def _chunk_length(elements: int, tile: int) -> int:
     """A power of two that leaves about `LANES_WANTED` chunks, within what the scratch allows."""
-    longest = 16 * tile
+    longest = max(16, 8 * tile)
     chunk = 16
     while chunk < longest and elements // chunk > LANES_WANTED:
         chunk *= 2

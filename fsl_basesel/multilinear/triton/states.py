@@ -170,11 +170,20 @@ def advance_by(b_p, b_poly, STATES: tl.constexpr):
 
 
 @triton.jit
-def retreat_by(b_w, b_poly, own_ptr, stride, mask, K: tl.constexpr):
-    """A whole chunk backward: W(j) = own(j) + sum over d of poly(d) W(j + d), j + d < K.
+def retreat_by(b_w, b_poly, b_own, K: tl.constexpr):
+    """A whole chunk backward: W(j) = own(j) + sum over d of poly(d) W(j + d), j + d < K."""
+    b_new = ()
+    for j in tl.static_range(K):  # from the first state up, so that W(j) dies with new(j)
+        b_sum = b_own[j]
+        for d in tl.static_range(K - j):
+            b_sum += b_poly[d] * b_w[j + d]
+        b_new = b_new + (b_sum,)
+    return b_new
 
-    W as it was behind the chunk takes the place of `own`.
-    """
+
+@triton.jit
+def retreat_in_place(b_w, b_poly, own_ptr, stride, mask, K: tl.constexpr):
+    """`retreat_by` state by state from memory, W taking the place of `own`: fewer registers."""
     b_new = ()
     for j in tl.static_range(K):
         b_sum = tl.load(own_ptr + j * stride, mask=mask, other=0.0)

@@ -39,7 +39,12 @@ def test_settings_cover_every_element_within_the_scratch(
     assert found.chunk % found.tile == 0
     assert found.waves[0] == 0
     assert list(found.waves) == sorted(set(found.waves))
-    assert (found.n_chunks - 1) * found.chunk < length <= found.n_chunks * found.chunk
+    spare = found.n_chunks * found.chunk - length
+    if found.decomposition == "walk":
+        assert 0 <= spare < found.tile
+    else:
+        assert 0 <= spare < settings.GROUP * found.chunk
+        assert all(boundary % settings.GROUP == 0 for boundary in found.waves)
     assert 1 <= found.rows <= n_rows
     ring = settings.BLOCK * found.chunk * itemsize * (1 + found.states / found.tile)
     assert found.programs == 1 or found.programs * ring <= settings.SCRATCH_BYTES
