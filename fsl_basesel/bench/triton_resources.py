@@ -106,7 +106,6 @@ def _compile(
         "TILE": pipage.TILE if rounding else tile_width(k, 8 if double else 4),
         "UNROLL": scan_unroll(words),
         "BLOCK": pipage.PARTIALS if name == "move" else lanes,
-        "TIE": pipage.TIE,
         "WHOLE": pipage.WHOLE,
         "DTYPE": triton.language.float64 if double else triton.language.float32,
         "ATOMIC": atomic,

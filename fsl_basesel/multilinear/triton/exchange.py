@@ -100,8 +100,8 @@ def move_kernel(
     partial_ptr,  # [n_partials]
     modular_ptr,  # [B]
     scale_ptr,  # [1] 1 / (K |N|)
+    tie_ptr,  # [1] difference below which slopes are equal
     n_partials,
-    TIE: tl.constexpr,
     WHOLE: tl.constexpr,
     BLOCK: tl.constexpr,
     DTYPE: tl.constexpr,
@@ -119,7 +119,7 @@ def move_kernel(
         slope = tl.sum(b_sum, axis=0) * tl.load(scale_ptr)
         slope += tl.load(modular_ptr + column_q) - tl.load(modular_ptr + column_p)
         # Equal slopes: the lower index gains.
-        p_gains = tl.where(tl.abs(slope) <= TIE, column_p < column_q, slope > 0.0)
+        p_gains = tl.where(tl.abs(slope) <= tl.load(tie_ptr), column_p < column_q, slope > 0.0)
         gainer = tl.where(p_gains, column_p, column_q)
         giver = tl.where(p_gains, column_q, column_p)
         x_gainer = tl.load(x_ptr + gainer)

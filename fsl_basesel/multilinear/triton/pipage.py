@@ -46,6 +46,8 @@ def exchange(
     partial, left = x.new_empty(programs), x.new_zeros(programs)
     floor = x.new_full((1,), rows.floor)
     scale = x.new_full((1,), 1.0 / (k * rows.n_novel))
+    best = (rows.values[:, 0].to(x.dtype) - rows.floor).mean()
+    tie = TIE * (best + modular.abs().max())
     width = min(readable_width(rows.values), readable_width(rows.order))
     options = compile_options(lanes, 2 * states, warp_size())
     with device_of(x):
@@ -79,8 +81,8 @@ def exchange(
                 partial,
                 modular,
                 scale,
+                tie,
                 programs,
-                TIE=TIE,
                 WHOLE=WHOLE,
                 BLOCK=PARTIALS,
                 DTYPE=DTYPES[torch.float64],

@@ -101,7 +101,7 @@ def make(case: Case) -> tuple[SortedRows, torch.Tensor]:
     return rows, torch.from_numpy(x).to(torch.float64 if case.double else torch.float32)
 
 
-def gradient_errors(case: Case) -> dict[str, float]:
+def gradient_errors(case: Case, device: str = "cpu") -> dict[str, float]:
     """Largest errors of value and gradient against the reference in float64."""
     rows, x = make(case)
     dense = case.n_candidates if case.deterministic else 0
@@ -114,8 +114,13 @@ def gradient_errors(case: Case) -> dict[str, float]:
         waves = tuple(range(0, settings.n_chunks + 1, GROUP))
         settings = replace(settings, rows=case.n_novel - 1, programs=1, waves=waves)
     value, gradient, _ = backend.value_gradient_left(
-        rows, x, case.k, deterministic=case.deterministic, settings=settings
+        rows.to(device),
+        x.to(device),
+        case.k,
+        deterministic=case.deterministic,
+        settings=settings,
     )
+    value, gradient = value.cpu(), gradient.cpu()
     expected, slopes = reference.value_and_gradient(rows, x.double(), case.k)
     assert value.dtype == gradient.dtype == x.dtype
     return {
