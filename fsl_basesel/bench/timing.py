@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import math
 import os
 import platform
 import time
@@ -30,14 +32,31 @@ class Timing:
     device: str
     version: str
 
+    def scaled(self, factor: float, name: str) -> Timing:
+        """The timing of `factor` times the work, under a name that says so."""
+        low, median, high = (factor * part for part in (self.low, self.median, self.high))
+        return dataclasses.replace(self, name=name, low=low, median=median, high=high)
+
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, setting: str
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    setting: str,
+    patience: float = math.inf,
 ) -> list[Timing]:
-    """Run every contender once a round, so that a slow moment of the machine hits all alike."""
+    """Run every contender once a round, so that a slow moment of the machine hits all alike.
+
+    Args:
+        contenders: What to time, by name.
+        rounds: How often.
+        setting: What the timings are of.
+        patience: Seconds in all after which a contender sits out the remaining rounds.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, work in contenders.items():
+            if sum(seconds[name]) > patience:
+                continue
             start = time.perf_counter()
             work()
             seconds[name].append(time.perf_counter() - start)
@@ -48,7 +67,7 @@ def interleaved(
             median=float(np.median(taken)),
             low=float(np.quantile(taken, 0.2)),
             high=float(np.quantile(taken, 0.8)),
-            rounds=rounds,
+            rounds=len(taken),
             device=f"{platform.machine()} {os.cpu_count()} cores, {thread_count()} threads",
             version=library_version(),
         )

@@ -1,0 +1,72 @@
+"""The baselines compute what they are compared on; small runs of every benchmark."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import fsl_basesel as fb
+from fsl_basesel.bench import gradient, growth
+from fsl_basesel.bench.paper_gradient import gradient as paper_gradient
+from fsl_basesel.cli import main
+from fsl_basesel.multilinear import SortedRows
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("mean", [0.01, 0.25, 0.6])
+def test_the_papers_method_gives_the_same_gradient(k: int, mean: float) -> None:
+    rng = np.random.default_rng(k)
+    problem = fb.SelectionProblem(rng.standard_normal((7, 60)), m=5, k=k)
+    x = torch.from_numpy(np.clip(2 * mean * rng.random(60), 0, 1))
+    theirs = paper_gradient(problem.sorted_rows, x, k)
+    assert torch.allclose(theirs, problem.gradient(x), atol=2e-5)  # its pruning leaves 1e-6 a row
+
+
+def test_gradient_benchmark_writes_its_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "figures" / "gradient.csv"
+    arguments = ["--shapes", "100x400", "--k", "3", "--mean", "0.25", "--rounds", "2"]
+    assert main(["bench", "gradient", *arguments, "--csv", str(path)]) == 0
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == ["paper", "reference", "torch", "cpu", "floor"]
+    assert all(float(row["low"]) <= float(row["median"]) <= float(row["high"]) for row in rows)
+    assert "100x400" in capsys.readouterr().out
+
+
+def test_a_sample_of_rows_is_marked_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient, "SAMPLED_ROWS", {"9x30": 3})
+    rows = SortedRows.from_columns(np.random.default_rng(0).random((30, 9)))
+    timings = gradient.measure(rows, "9x30", k=2, mean=0.25, rounds=1, seed=0)
+    assert timings[0].name == "paper, extrapolated"
+
+
+def test_select_benchmark_runs(tmp_path: Path) -> None:
+    path = tmp_path / "select.csv"
+    arguments = ["--sizes", "small", "--rounds", "1", "--csv", str(path)]
+    assert main(["bench", "select", *arguments]) == 0
+    assert path.read_text().startswith("setting,name,median")
+
+
+def test_growth_is_plotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = [(8, 20, 1), (16, 40, 2)]
+    monkeypatch.setattr(growth, "AXES", {"|B|": shapes, "|N|": shapes, "K": shapes})
+    assert set(growth.plot_growth(tmp_path / "growth.png", rounds=1)) == {"|B|", "|N|", "K"}
+    assert (tmp_path / "growth.png").stat().st_size > 1000
+    assert (tmp_path / "growth.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["select", "--sizes", "huge"], ["gradient", "--shapes", "1x1"], ["gradient", "--k", "a"]],
+)
+def test_bad_arguments_get_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
