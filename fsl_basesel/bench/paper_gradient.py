@@ -1,8 +1,8 @@
 """The paper's gradient, as the baseline: one dynamic program for each candidate, with its prunings.
 
 Written as well as it goes (compiled, threads over rows, suffix sums), so that the comparison is
-with the method and not with a slow program. Corrections 3 and 4 of docs/paper.md are applied, else it
-would compute something else.
+with the method and not with a slow program. Corrections 3 and 4 of docs/paper.md are applied,
+else it would compute something else.
 """
 
 from __future__ import annotations
