@@ -269,6 +269,8 @@ def _reporting(
     work: Callable[..., None], args: tuple[Any, ...], environment: dict[str, str]
 ) -> None:
     os.environ.update(environment)
+    # Workers are to be children of this process: they end when they see that it is gone.
+    multiprocessing.set_start_method("fork", force=True)
     try:
         work(*args)
     except BaseException:
