@@ -3,46 +3,23 @@
 Two fractional coordinates p and q exchange probability until one of them is 0 or 1. Along
 e_p - e_q the extension F is convex, F(x + t (e_p - e_q)) = F(x) + t (g_p - g_q) - t² H with H <= 0,
 so moving towards the larger gradient never lowers it. Both gradients are recomputed before every
-exchange, but only in the novel classes where p or q lies in the live prefix: the first entries of
-the sorted row, down to where K+1 of them are in almost surely.
+exchange, but only in the novel classes where p or q lies in the live prefix
+(`fsl_basesel.prefixes`).
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from fsl_basesel.compiled import kernel
 from fsl_basesel.errors import InputError
+from fsl_basesel.prefixes import SLACK, Prefixes, Room, live_lengths, live_prefixes, refresh
 from fsl_basesel.problem import SelectionProblem
 
-EPSILON = 1e-13  # probability of fewer than K+1 entries below which the rest of a row is ignored
-SLACK = 1e-26  # the same when prefixes are listed: they must still reach after many exchanges
 TIE = 1e-12  # share of the objective's size below which gradients are equal: the lower index gains
 WHOLE = 1e-9  # a coordinate this near to 0 or 1 is whole
-
-
-class Prefixes(NamedTuple):
-    """Live prefixes without their zeros, by row and by column.
-
-    Attributes:
-        starts: `[|N| + 1]` where each row's entries begin in `columns` and `values`.
-        columns: candidate of each entry.
-        values: its similarity above the floor.
-        whole: `[|N|]` whether the row's list reaches the end of the row.
-        column_starts: `[|B| + 1]` where each candidate's entries begin in `entries` and `rows`.
-        entries: place of each entry in `columns`.
-        rows: its row.
-    """
-
-    starts: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
-    whole: np.ndarray
-    column_starts: np.ndarray
-    entries: np.ndarray
-    rows: np.ndarray
+LONG = 2e9  # steps of single exchanges that are too many: some seconds
+SHARE = 0.04  # of m that changes hands between two gradients where single exchanges are too many
 
 
 def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
@@ -61,27 +38,56 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
         array([2])
     """
     x = _checked(problem, x)
-    rows = problem.sorted_rows
-    values, order = rows.values.cpu().numpy(), rows.order.cpu().numpy()
-    open_ = np.flatnonzero((x > 0) & (x < 1) & ~problem.is_selected)
-    gradient = problem.gradient(x).numpy()[open_]
-    queue = open_[np.lexsort((open_, -gradient))]
     x[list(problem.selected)] = 1.0
-    scale = 1.0 / (problem.n_novel * problem.k)
+    rows = problem.sorted_rows
+    values, order = rows.values.numpy(), rows.order.numpy()
     best = values[:, 0].astype(np.float64) - problem.floor
     tie = TIE * (problem.mean_over_rows(best) + float(np.abs(problem.modular).max()))
+    _exchange_many(problem, x, tie)
+    queue = _queue(problem, x)
+    scale = 1.0 / (problem.n_novel * problem.k)
     ends = np.array([0, len(queue) - 1])
     slack = SLACK
     while ends[0] < ends[1]:
-        lists = _prefixes(values, order, problem.floor, x, problem.k, slack)
+        lists = live_prefixes(values, order, problem.floor, x, problem.k, slack)
+        room = Room.of(lists, problem.k)
         before = ends.copy()
         if problem.shards > 1:
-            _exchange_together(problem, x, queue, ends, lists, tie)
+            _exchange_together(problem, x, queue, ends, tie, lists, room)
         else:
-            _exchange(x, queue, ends, problem.modular, problem.k, scale, lists, tie)
+            _exchange(x, queue, ends, problem.modular, problem.k, scale, tie, lists, room)
         if (ends == before).all():  # even fresh lists did not reach: take them longer
             slack = slack * SLACK
     return _whole(problem, x)
+
+
+def _queue(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
+    """Fractional coordinates by falling gradient, ties by index."""
+    open_ = np.flatnonzero((x > 0) & (x < 1) & ~problem.is_selected)
+    gradient = problem.gradient(x).numpy()[open_]
+    return open_[np.lexsort((open_, -gradient))]
+
+
+def _exchange_many(problem: SelectionProblem, x: np.ndarray, tie: float) -> None:
+    """Exchange by one gradient for many pairs while live prefixes are too long for single pairs.
+
+    That happens where m is a small part of |B|. What is moved at a time is cut down until F has not
+    fallen; a single pair never lowers it.
+    """
+    order = problem.sorted_rows.order.numpy()
+    while True:
+        lengths, _ = live_lengths(order, x, problem.k, SLACK)
+        steps = problem.sum_over_shards(np.array([np.square(lengths.astype(np.float64)).sum()]))
+        if steps[0] <= LONG or len(queue := _queue(problem, x)) < 2:
+            return
+        value, budget = problem.multilinear(x), max(1.0, SHARE * problem.m)
+        while True:
+            trial = x.copy()
+            pairs = _move_many(trial, queue, budget)
+            if pairs == 1 or problem.multilinear(trial) >= value - tie:
+                break
+            budget /= 8
+        x[:] = trial
 
 
 def randomised_pipage(
@@ -138,6 +144,22 @@ def _move(x: np.ndarray, p: int, q: int) -> None:
 
 
 @kernel
+def _move_many(x: np.ndarray, queue: np.ndarray, budget: float) -> int:
+    """Move up to `budget` from the end of the queue to its beginning, at least one pair's worth."""
+    top, bottom, moved, pairs = 0, len(queue) - 1, 0.0, 0
+    while top < bottom and (moved < budget or pairs == 0):
+        p, q = queue[top], queue[bottom]
+        moved += min(1.0 - x[p], x[q])
+        pairs += 1
+        _move(x, p, q)
+        if x[p] == 1.0:
+            top += 1
+        if x[q] == 0.0:
+            bottom -= 1
+    return pairs
+
+
+@kernel
 def _exchange_at_random(x: np.ndarray, queue: np.ndarray, draws: np.ndarray) -> None:
     if len(queue) == 0:
         return
@@ -155,114 +177,6 @@ def _exchange_at_random(x: np.ndarray, queue: np.ndarray, draws: np.ndarray) -> 
 
 
 @kernel
-def _step(states: np.ndarray, probability: float) -> float:
-    """One more entry of a row: p(j) += x (p(j-1) - p(j)); returns what is left of the sum."""
-    left = 0.0
-    below = 0.0
-    for j in range(len(states)):
-        here = states[j]
-        states[j] = here + probability * (below - here)
-        left += states[j]
-        below = here
-    return left
-
-
-def _prefixes(
-    values: np.ndarray, order: np.ndarray, floor: float, x: np.ndarray, k: int, slack: float
-) -> Prefixes:
-    """The live prefix of every row as a list of its columns with x > 0."""
-    counts, whole = _count(order, x, k, slack)
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    columns, gaps = np.empty(starts[-1], np.int32), np.empty(starts[-1])
-    _fill(values, order, floor, x, starts, columns, gaps)
-    column_starts = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=len(x)))))
-    entries = np.argsort(columns, kind="stable").astype(np.int32)
-    rows = np.repeat(np.arange(len(counts), dtype=np.int32), counts)[entries]
-    return Prefixes(starts, columns, gaps, whole, column_starts, entries, rows)
-
-
-@kernel
-def _count(order: np.ndarray, x: np.ndarray, k: int, slack: float) -> tuple[np.ndarray, np.ndarray]:
-    counts = np.zeros(order.shape[0], np.int64)
-    whole = np.zeros(order.shape[0], np.bool_)
-    states = np.empty(k + 1)
-    for row in range(order.shape[0]):
-        states[:] = 0.0
-        states[0] = 1.0
-        whole[row] = True
-        for i in range(order.shape[1]):
-            probability = x[order[row, i]]
-            if probability > 0.0:
-                counts[row] += 1
-                if _step(states, probability) < slack:
-                    whole[row] = False
-                    break
-    return counts, whole
-
-
-@kernel
-def _fill(
-    values: np.ndarray,
-    order: np.ndarray,
-    floor: float,
-    x: np.ndarray,
-    starts: np.ndarray,
-    columns: np.ndarray,
-    gaps: np.ndarray,
-) -> None:
-    for row in range(order.shape[0]):
-        at, i = starts[row], 0
-        while at < starts[row + 1]:
-            if x[order[row, i]] > 0.0:
-                columns[at] = order[row, i]
-                gaps[at] = values[row, i] - floor
-                at += 1
-            i += 1
-
-
-@kernel
-def _slope(
-    x: np.ndarray, k: int, entry: int, row: int, lists: Prefixes, states: np.ndarray, w: np.ndarray
-) -> float:
-    """dF_n/dx of one entry of one row, or NaN if the row's list no longer reaches far enough."""
-    states[:] = 0.0
-    states[0] = 1.0
-    at, end = lists.starts[row], lists.starts[row + 1]
-    before = w[k:]
-    left = 1.0
-    while at < end and left >= EPSILON:
-        if at == entry:
-            before[:] = states[:k]
-        left = _step(states, x[lists.columns[at]])
-        at += 1
-    if left >= EPSILON and not lists.whole[row]:
-        return np.nan
-    if at <= entry:
-        return 0.0
-    w[:k] = 0.0
-    for i in range(at - 1, entry, -1):
-        probability = x[lists.columns[i]]
-        for j in range(k - 1):
-            w[j] += probability * (w[j + 1] - w[j])
-        w[k - 1] += probability * (lists.values[i] - w[k - 1])
-    slope = 0.0
-    for j in range(k):
-        slope += before[j] * (lists.values[entry] - w[j])
-    return slope
-
-
-@kernel
-def _gradient(
-    x: np.ndarray, k: int, column: int, lists: Prefixes, states: np.ndarray, w: np.ndarray
-) -> float:
-    """Sum over rows of the slope of one column."""
-    total = 0.0
-    for i in range(lists.column_starts[column], lists.column_starts[column + 1]):
-        total += _slope(x, k, lists.entries[i], lists.rows[i], lists, states, w)
-    return total
-
-
-@kernel
 def _exchange(
     x: np.ndarray,
     queue: np.ndarray,
@@ -270,30 +184,42 @@ def _exchange(
     modular: np.ndarray,
     k: int,
     scale: float,
-    lists: Prefixes,
     tie: float,
+    lists: Prefixes,
+    room: Room,
 ) -> None:
-    """Exchange until one coordinate is left, half of the queue is done, or a list is too short."""
-    states, w = np.empty(k + 1), np.empty(2 * k)
+    """Exchange until one coordinate is left, half of the queue is done, or a list is too short.
+
+    The slopes of the candidate that stays change only in the rows it shares with the one that left.
+    """
+    slopes_p, slopes_q = np.empty(len(room.todo)), np.empty(len(room.todo))
     top, bottom = ends[0], ends[1]
     half = (bottom - top) // 2
+    met_p, met_q = -1, -1  # the candidate whose change p and q have to hear of; all is new if -1
     while top < bottom and (bottom - top > half or half == 0):
         p, q = queue[top], queue[bottom]
-        slope_p = _gradient(x, k, p, lists, states, w) * scale - modular[p]
-        slope_q = _gradient(x, k, q, lists, states, w) * scale - modular[q]
-        difference = slope_p - slope_q
-        if np.isnan(difference):
+        if not refresh(x, k, p, met_p, lists, room, slopes_p):
             break
+        if not refresh(x, k, q, met_q, lists, room, slopes_q):
+            break
+        difference = modular[q] - modular[p]
+        for i in range(lists.column_starts[p + 1] - lists.column_starts[p]):
+            difference += slopes_p[i] * scale
+        for i in range(lists.column_starts[q + 1] - lists.column_starts[q]):
+            difference -= slopes_q[i] * scale
         if abs(difference) <= tie:
             difference = float(q - p)
         if difference > 0.0:
             _move(x, p, q)
         else:
             _move(x, q, p)
+        met_p, met_q = q, p
         if x[p] == 0.0 or x[p] == 1.0:
             top += 1
+            met_p = -1
         if x[q] == 0.0 or x[q] == 1.0:
             bottom -= 1
+            met_q = -1
     ends[0], ends[1] = top, bottom
 
 
@@ -302,25 +228,33 @@ def _exchange_together(
     x: np.ndarray,
     queue: np.ndarray,
     ends: np.ndarray,
-    lists: Prefixes,
     tie: float,
+    lists: Prefixes,
+    room: Room,
 ) -> None:
     """`_exchange` for rows on several processes: two slopes are summed over them an exchange."""
-    states, w = np.empty(problem.k + 1), np.empty(2 * problem.k)
     scale = problem.n_novel * problem.k
     half = (ends[1] - ends[0]) // 2
+    slopes = np.empty(len(room.todo))
     while ends[0] < ends[1] and (ends[1] - ends[0] > half or half == 0):
         pair = queue[ends]
-        local = [_gradient(x, problem.k, u, lists, states, w) for u in pair]
-        slopes = problem.sum_over_shards(np.array(local)) / scale - problem.modular[pair]
-        if np.isnan(slopes).any():
+        local = [_slope(x, problem.k, u, lists, room, slopes) for u in pair]
+        both = problem.sum_over_shards(np.array(local)) / scale - problem.modular[pair]
+        if np.isnan(both).any():
             break  # on every process alike: a NaN of one spoils the sum of all
-        difference = slopes[0] - slopes[1]
-        p, q = (
-            pair
-            if (pair[1] > pair[0] if abs(difference) <= tie else difference > 0)
-            else pair[::-1]
-        )
-        _move(x, p, q)
+        difference = both[0] - both[1]
+        takes = pair[1] > pair[0] if abs(difference) <= tie else difference > 0
+        _move(x, *(pair if takes else pair[::-1]))
         ends[0] += x[pair[0]] in (0.0, 1.0)
         ends[1] -= x[pair[1]] in (0.0, 1.0)
+
+
+@kernel
+def _slope(x: np.ndarray, k: int, u: int, lists: Prefixes, room: Room, slopes: np.ndarray) -> float:
+    """Sum over rows of the slope of one candidate, NaN if a list no longer reaches far enough."""
+    if not refresh(x, k, u, -1, lists, room, slopes):
+        return np.nan
+    total = 0.0
+    for i in range(lists.column_starts[u + 1] - lists.column_starts[u]):
+        total += slopes[i]
+    return total

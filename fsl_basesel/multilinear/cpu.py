@@ -31,7 +31,7 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     size = next((s for s in SIZES if s >= k), -(-k // 32) * 32)
     states = (0,) * size
     values, order = rows.values.numpy().reshape(-1), rows.order.numpy().reshape(-1)
-    points = x.contiguous().numpy()
+    points = x.detach().contiguous().numpy()
     floor = points.dtype.type(rows.floor)
     epsilon = EPSILON[x.dtype]
 
@@ -62,12 +62,15 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     done = map_blocks(block, rows.n_novel, per_block)
     if not rows.complete and (left := max(rest for _, _, rest in done)) >= epsilon:
         raise PrefixTooShortError(rows.length, left)
-    value = np.zeros(len(points))
-    gradient = done[0][1]
-    for sums, _, _ in done:
+    value, gradient = np.zeros(len(points)), np.zeros(points.shape)
+    for sums, part, _ in done:
         value += sums
-    for _, part, _ in done[1:]:
         gradient += part
-    scale = k * rows.n_novel
-    value, gradient = value / scale + rows.floor, gradient / scale
-    return torch.from_numpy(value).to(x.dtype), torch.from_numpy(gradient).to(x.dtype)
+    value /= k * rows.n_novel
+    gradient /= k * rows.n_novel
+    return _tensor(value + rows.floor, points.dtype), _tensor(gradient, points.dtype)
+
+
+def _tensor(array: np.ndarray, dtype: np.dtype) -> Tensor:
+    """Converted by numpy: torch would wake a second pool of threads for arrays of this size."""
+    return torch.from_numpy(array.astype(dtype, copy=False))

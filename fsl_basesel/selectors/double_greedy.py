@@ -94,17 +94,31 @@ def fractional_batch(
     x = np.zeros((len(problems), problems[0].n_candidates))
     for step in range(steps):
         report("continuous double greedy", step, steps)
-        y = x.copy()
-        y[:, free] = np.minimum(x[:, free] + (1.0 - step / steps), 1.0)
-        both = torch.from_numpy(np.concatenate([x, y]))
-        top = problems[0].top_gradient(both, backend=backend).double().numpy()[:, free]
+        lower, upper = _top_gradients(problems[0], x, 1.0 - step / steps, backend)
         for row, problem in enumerate(problems):
             weights = problem.modular[free]
-            a, b = top[row] - weights, weights - top[len(problems) + row]
+            a, b = lower[row] - weights, weights - upper[row]
             rate = rates(a, b, problem.m) if 0 < problem.m < len(free) else float(problem.m > 0)
             x[row, free] = np.minimum(x[row, free] + rate / steps, 1.0)
     report("continuous double greedy", steps, steps)
     return x
+
+
+def _top_gradients(
+    problem: SelectionProblem, x: np.ndarray, gap: float, backend: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of the top-k part at x and at y = x + gap, `[S, |B_u|]` each."""
+    free, n = problem.unselected, len(x)
+    y = x.copy()
+    y[:, free] = np.minimum(x[:, free] + gap, 1.0)
+    if gap == 1.0 and not problem.selected:
+        # Every climb begins at x = 0, where nothing else competes for the top k, and at y = 1.
+        lower = (problem.column_means - problem.floor) / problem.k
+        upper = problem.top_gradient(y[0], backend=backend).double().numpy()
+        return np.broadcast_to(lower, x.shape), np.broadcast_to(upper, x.shape)
+    both = torch.from_numpy(np.concatenate([x, y]))
+    top = problem.top_gradient(both, backend=backend).double().numpy()[:, free]
+    return top[:n], top[n:]
 
 
 def rates(a: np.ndarray, b: np.ndarray, m: int) -> np.ndarray:
@@ -144,11 +158,14 @@ def _rate(a: float, b: float, level: float) -> float:
 def _rates(a: np.ndarray, b: np.ndarray, m: float, out: np.ndarray) -> None:
     low, high = (-b).min() - 1.0, a.max() + 1.0
     sum_low, sum_high = float(len(a)), 0.0
+    ramps = np.arange(len(a))  # candidates whose rate changes within the bracket
+    ones, n = 0, len(a)
     newton = False
     level = 0.5 * (low + high)
     while low < level < high:
-        total, slope = 0.0, 0.0
-        for u in range(len(a)):
+        total, slope = float(ones), 0.0
+        for i in range(n):
+            u = ramps[i]
             total += _rate(a[u], b[u], level)
             if -b[u] < level < a[u]:
                 slope += 1.0 / (a[u] + b[u])
@@ -158,6 +175,15 @@ def _rates(a: np.ndarray, b: np.ndarray, m: float, out: np.ndarray) -> None:
             high, sum_high = level, total
         if total == m:
             break
+        kept = 0
+        for i in range(n):
+            u = ramps[i]
+            if -b[u] > high:
+                ones += 1
+            elif a[u] > low:
+                ramps[kept] = u
+                kept += 1
+        n = kept
         # A Newton step lands on l* once both lie on the same linear piece; every other step
         # bisects, so the bracket shrinks whatever the jumps are.
         newton = not newton and slope > 0.0
