@@ -144,7 +144,9 @@ def similarity_columns(
     """Similarities `[|B|, |N|]` of every candidate to every novel class, cosine by default.
 
     Only the result and one block of candidates are in memory beside the centroids. Blocks are
-    computed in float64 and rounded once, so that machines with different vector units agree.
+    computed in float64; rounding them to float32 hides the last bits, in which machines with
+    different vector units differ. In float64 those bits stay, and equal centroids may differ in
+    them too.
     """
     dtype = np.result_type(candidates, novel)
     columns = np.empty((len(candidates), len(novel)), dtype)
