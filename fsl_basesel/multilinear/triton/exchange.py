@@ -76,7 +76,7 @@ def slope_kernel(
         columns = load_columns(order_row_ptr, o_i, width, m_lane, BLOCK, TILE)
         b_q = load_columns(values_row_ptr, o_i, width, m_lane, BLOCK, TILE)
         b_q = above_floor(b_q, floor, o_i, length, TILE)
-        b_x = gather(x_ptr, columns, o_i, length, m_lane, TILE)
+        b_x = gather(x_ptr, columns, 1, o_i, length, m_lane, TILE)
         for t in tl.static_range(TILE):
             b_column = tl.where(o_i + t < length, columns[t].to(tl.int32), -1)
             b_sign = tl.where(b_column == column_p, 1.0, 0.0)

@@ -34,13 +34,13 @@ class Block(NamedTuple):
     """One launch's share of a gradient: some rows of the problem, every sample.
 
     Attributes:
-        x: `[S, |B|]` probabilities.
+        x: `[|B|, S]` probabilities.
         similarities: `[R, L]` falling.
         order: `[R, L]` columns.
         floor: `[1]`.
         value: `[R, S]` out, expected top-k sums above the floor.
         left: `[R, S]` out, probability left at the end of the row.
-        grad: out, `[S, |B|]` to add to, or `[S, R, |B|]` to write.
+        grad: out, `[|B|, S]` to add to, or `[R, |B|, S]` to write.
     """
 
     x: Tensor
@@ -53,11 +53,10 @@ class Block(NamedTuple):
 
     def shape_arguments(self) -> tuple[int, ...]:
         """What every kernel that reads elements is told about shapes, in the kernels' order."""
-        n_samples, n_candidates = self.x.shape
         n_rows, length = self.similarities.shape
         width = min(readable_width(self.similarities), readable_width(self.order))
         strides = self.similarities.stride(0), self.order.stride(0)
-        return n_samples, n_rows, length, width, n_candidates, *strides
+        return self.x.shape[1], n_rows, length, width, *strides
 
 
 def value_gradient_left(
@@ -70,7 +69,7 @@ def value_gradient_left(
     """
     n_samples, n_candidates = x.shape
     n_rows = rows.n_novel
-    x = x.contiguous()
+    x = x.t().contiguous()
     value, left = x.new_empty(n_rows, n_samples), x.new_empty(n_rows, n_samples)
     grad = torch.zeros_like(x)
     floor = x.new_full((1,), rows.floor)
@@ -82,12 +81,12 @@ def value_gradient_left(
             arrays = (rows.values[part], rows.order[part], floor, value[part], left[part])
             if deterministic:
                 # Each (row, column) is written once; the sum over rows has a fixed order.
-                dense = x.new_zeros(n_samples, arrays[0].shape[0], n_candidates)
+                dense = x.new_zeros(arrays[0].shape[0], n_candidates, n_samples)
                 launch(Block(x, *arrays, dense), states, settings)
-                grad += dense.sum(1)
+                grad += dense.sum(0)
             else:
                 launch(Block(x, *arrays, grad), states, settings)
-    return value.mean(0) / k + rows.floor, grad.div_(k * n_rows), left.amax()
+    return value.mean(0) / k + rows.floor, (grad / (k * n_rows)).t().contiguous(), left.amax()
 
 
 def device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
@@ -155,6 +154,7 @@ def _walk(block: Block, k: int, settings: Settings) -> None:
         block.left,
         *_rings(x, programs, settings),
         *block.shape_arguments(),
+        x.shape[0],
         settings.states - k,
         n_blocks,
         EPSILON[x.dtype],
@@ -224,6 +224,7 @@ def _scan(block: Block, k: int, settings: Settings) -> None:
         block.grad,
         *_rings(x, programs, settings),
         *shape,
+        x.shape[0],
         settings.chunk,
         n_chunks,
         n_blocks,

@@ -13,7 +13,8 @@ gradients of all chunks at once. The row is taken in a few waves of chunks: a ro
 died in one wave costs nothing in the next, and nobody asks the host.
 
 Lanes of the chunk kernels are `(row * chunks + chunk) * S + sample`; the scratch between kernels is
-`[states, lanes]` in that order, so it is written and read coalesced.
+`[states, lanes]` in that order, so it is written and read coalesced. Probabilities and gradients
+are `[B, S]`, so that the samples of an element, side by side in a warp, share a sector.
 """
 
 import triton
@@ -43,14 +44,13 @@ from fsl_basesel.multilinear.triton.states import (
     do_not_specialize=[
         "n_rows",
         "length",
-        "n_candidates",
         "n_chunks",
         "first_chunk",
         "wave_chunks",
     ]
 )
 def summarise_kernel(
-    x_ptr,  # [S, B] probabilities
+    x_ptr,  # [B, S] probabilities
     values_ptr,  # [R, L] similarities, falling
     order_ptr,  # [R, L] their columns
     floor_ptr,  # [1]
@@ -61,7 +61,6 @@ def summarise_kernel(
     n_rows,
     length,
     width,
-    n_candidates,
     values_stride,
     order_stride,
     chunk,
@@ -83,7 +82,7 @@ def summarise_kernel(
     m_lane = b_live >= first_chunk
     if tl.max(m_lane.to(tl.int32), axis=0) > 0:
         floor = tl.load(floor_ptr)
-        x_row_ptr = x_ptr + i_sample.to(tl.int64) * n_candidates
+        x_lane_ptr = x_ptr + i_sample
         order_row_ptr = order_ptr + i_row.to(tl.int64) * order_stride
         values_row_ptr = values_ptr + i_row.to(tl.int64) * values_stride
         b_p = one_at(0, BLOCK, K + 1, DTYPE)
@@ -94,7 +93,7 @@ def summarise_kernel(
             columns = load_columns(order_row_ptr, o_i, width, m_lane, BLOCK, TILE)
             b_q = load_columns(values_row_ptr, o_i, width, m_lane, BLOCK, TILE)
             b_q = above_floor(b_q, floor, o_i, length, TILE)
-            b_x = gather(x_row_ptr, columns, o_i, length, m_lane, TILE)
+            b_x = gather(x_lane_ptr, columns, n_samples, o_i, length, m_lane, TILE)
             for t in tl.static_range(TILE):
                 b_p = advance(b_p, b_x[TILE - 1 - t], K + 1)
                 b_w = retreat(b_w, b_x[TILE - 1 - t], b_q[TILE - 1 - t], K)
@@ -205,23 +204,23 @@ def backward_kernel(
 
 @triton.jit(do_not_specialize=["n_rows", "length", "n_candidates", "n_chunks", "n_blocks"])
 def replay_kernel(
-    x_ptr,  # [S, B] probabilities
+    x_ptr,  # [B, S] probabilities
     values_ptr,  # [R, L] similarities, falling
     order_ptr,  # [R, L] their columns
     floor_ptr,  # [1]
     live_ptr,  # [R, S] int32: live chunks of the row
     before_ptr,  # [K, R, chunks, S] p before each live chunk
     behind_ptr,  # [K, R, chunks, S] W behind each live chunk
-    grad_ptr,  # [S, B] zeros, or [S, R, B] zeros without ATOMIC
+    grad_ptr,  # [B, S] zeros, or [R, B, S] zeros without ATOMIC
     x_ring_ptr,  # [programs, chunk / TILE, TILE, BLOCK] scratch
     p_ring_ptr,  # [programs, chunk / TILE, K, BLOCK] scratch
     n_samples,
     n_rows,
     length,
     width,
-    n_candidates,
     values_stride,
     order_stride,
+    n_candidates,
     chunk,
     n_chunks,
     n_blocks,
@@ -248,17 +247,17 @@ def replay_kernel(
         if tl.max(m_lane.to(tl.int32), axis=0) > 0:
             order_row_ptr = order_ptr + i_row * order_stride
             values_row_ptr = values_ptr + i_row * values_stride
-            x_row_ptr = x_ptr + i_sample * n_candidates
-            grad_row_ptr = grad_ptr + i_sample * n_candidates
+            x_lane_ptr = x_ptr + i_sample
+            grad_lane_ptr = grad_ptr + i_sample
             if not ATOMIC:
-                grad_row_ptr += (i_sample * (n_rows - 1) + i_row) * n_candidates
+                grad_lane_ptr += i_row * n_candidates * n_samples
 
             b_p = load_states(before_ptr + i_lane, n_lanes, m_lane, K)
             for i_tile in range(chunk // TILE):
                 store_states(p_ring_ptr + i_tile * (BLOCK * K), BLOCK, b_p, m_lane, K)
                 o_i = i_chunk * chunk + i_tile * TILE
                 columns = load_columns(order_row_ptr, o_i, width, m_lane, BLOCK, TILE)
-                b_x = gather(x_row_ptr, columns, o_i, length, m_lane, TILE)
+                b_x = gather(x_lane_ptr, columns, n_samples, o_i, length, m_lane, TILE)
                 store_states(x_ring_ptr + i_tile * (BLOCK * TILE), BLOCK, b_x, m_lane, TILE)
                 for t in tl.static_range(TILE):
                     b_p = advance(b_p, b_x[t], K)
@@ -274,5 +273,5 @@ def replay_kernel(
                 b_x = load_states(x_ring_ptr + i_tile * (BLOCK * TILE), BLOCK, m_lane, TILE)
                 b_before = load_states(p_ring_ptr + i_tile * (BLOCK * K), BLOCK, m_lane, K)
                 b_w, b_g = gradient_of_tile(b_before, b_w, b_x, b_q, K, TILE)
-                scatter(grad_row_ptr, columns, b_g, o_i, length, m_lane, TILE, ATOMIC)
+                scatter(grad_lane_ptr, columns, n_samples, b_g, o_i, length, m_lane, TILE, ATOMIC)
             tl.debug_barrier()

@@ -10,14 +10,14 @@ from fsl_basesel.errors import InputError
 
 # Numbers of states kernels are compiled for; another k runs on the next larger one.
 STATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-WALK_LENGTH = 512  # rows up to this long are walked whole, in one launch
+WALK_LENGTH = 512  # rows up to this long may be walked whole, in one launch
 ALIGNMENT = 16  # rows padded to a multiple of this many elements are read 16 bytes at a time
 BLOCK = 64  # lanes of a program: two warps of 32, one of 64
 REGISTERS_FOR_REPLAY = 64  # 32-bit registers a lane spends on the states inside a tile
 LANES_WANTED = 1 << 18  # chunks in flight that fill a large GPU; more chunks only add scan work
 GROUP = 4  # a row has a multiple of this many chunks; the scans load as many at a time
 MAX_PROGRAMS = 2048  # of the kernels with scratch of their own
-SCRATCH_BYTES = 64 << 20  # bound on each kind of scratch, about the L2 of a large GPU
+SCRATCH_BYTES = 32 << 20  # bound on each kind of scratch: fits the L2 of a large GPU
 EPSILON = {torch.float32: 1e-7, torch.float64: 1e-14}  # probability at which a row is finished
 WAVES = (1024, 8192)  # elements after which a dead row is dropped
 
@@ -96,7 +96,8 @@ def calculate_settings(
         k: the top-K of the problem.
         itemsize: bytes of a state, 4 or 8.
         dense_columns: |B| where gradients are written dense before they are summed, else 0.
-        decomposition: `"walk"`, `"scan"`, or `"auto"`: walk rows of up to 512 elements.
+        decomposition: `"walk"`, `"scan"`, or `"auto"`: walk rows of up to 512 elements if the
+            scratch holds all of them at once, else scan.
 
     Example:
         >>> calculate_settings(2, 100, 400, k=5).decomposition
@@ -112,10 +113,12 @@ def calculate_settings(
         )
     states = compiled_states(min(k, length))
     tile = tile_width(states, itemsize)
+    whole = -(-length // tile) * tile
     if decomposition == "auto":
-        decomposition = "walk" if length <= WALK_LENGTH else "scan"
+        fits = n_samples * n_rows <= BLOCK * _programs(whole, tile, states, itemsize)
+        decomposition = "walk" if length <= WALK_LENGTH and fits else "scan"
     if decomposition == "walk":
-        chunk = -(-length // tile) * tile
+        chunk = whole
         waves: tuple[int, ...] = (0, 1)
         per_row = 0
     else:
@@ -124,17 +127,23 @@ def calculate_settings(
         inner = (elements // chunk for elements in WAVES)
         waves = (0, *(boundary for boundary in inner if boundary < n_chunks), n_chunks)
         per_row = n_samples * n_chunks * (3 * states + 1) * itemsize
-    per_row = max(per_row, n_samples * dense_columns * itemsize)
-    per_program = BLOCK * chunk * itemsize * (tile + states) // tile
+    per_row = max(1, per_row, n_samples * dense_columns * itemsize)
+    launches = -(-n_rows // max(1, SCRATCH_BYTES // per_row))
     return Settings(
         decomposition=decomposition,
         states=states,
         tile=tile,
         chunk=chunk,
         waves=waves,
-        rows=min(n_rows, max(1, SCRATCH_BYTES // max(1, per_row))),
-        programs=min(MAX_PROGRAMS, max(1, SCRATCH_BYTES // per_program)),
+        rows=-(-n_rows // launches),
+        programs=_programs(chunk, tile, states, itemsize),
     )
+
+
+def _programs(chunk: int, tile: int, states: int, itemsize: int) -> int:
+    """Programs whose scratch (probabilities, and the states before each tile) fits the bound."""
+    per_program = BLOCK * chunk * itemsize * (tile + states) // tile
+    return min(MAX_PROGRAMS, max(1, SCRATCH_BYTES // per_program))
 
 
 def scan_unroll(words: int) -> int:

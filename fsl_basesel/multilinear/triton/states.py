@@ -58,12 +58,13 @@ def load_columns(ptr, o_i, width, m_lane, BLOCK: tl.constexpr, TILE: tl.constexp
 
 
 @triton.jit
-def gather(x_ptr, columns, o_i, length, m_lane, TILE: tl.constexpr):
+def gather(x_ptr, columns, n_samples, o_i, length, m_lane, TILE: tl.constexpr):
     """Probabilities of the columns of a tile; zero beyond the end, where they change nothing."""
     b_x = ()
     for t in tl.static_range(TILE):
         mask = m_lane & (o_i + t < length)
-        b_x = b_x + (tl.load(x_ptr + columns[t].to(tl.int32), mask=mask, other=0.0),)
+        o_x = columns[t].to(tl.int64) * n_samples
+        b_x = b_x + (tl.load(x_ptr + o_x, mask=mask, other=0.0),)
     return b_x
 
 
@@ -77,14 +78,25 @@ def above_floor(columns, floor, o_i, length, TILE: tl.constexpr):
 
 
 @triton.jit
-def scatter(ptr, columns, b_g, o_i, length, m_lane, TILE: tl.constexpr, ATOMIC: tl.constexpr):
+def scatter(
+    grad_ptr,
+    columns,
+    n_samples,
+    b_g,
+    o_i,
+    length,
+    m_lane,
+    TILE: tl.constexpr,
+    ATOMIC: tl.constexpr,
+):
     """Add (or, where each place is written once, store) the gradients of a tile."""
     for t in tl.static_range(TILE):
         mask = m_lane & (o_i + t < length)
+        o_grad = columns[t].to(tl.int64) * n_samples
         if ATOMIC:
-            tl.atomic_add(ptr + columns[t].to(tl.int32), b_g[t], mask=mask, sem="relaxed")
+            tl.atomic_add(grad_ptr + o_grad, b_g[t], mask=mask, sem="relaxed")
         else:
-            tl.store(ptr + columns[t].to(tl.int32), b_g[t], mask=mask)
+            tl.store(grad_ptr + o_grad, b_g[t], mask=mask)
 
 
 @triton.jit

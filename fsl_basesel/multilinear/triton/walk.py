@@ -22,11 +22,11 @@ from fsl_basesel.multilinear.triton.states import (
 
 @triton.jit(do_not_specialize=["n_rows", "length", "n_candidates", "start", "n_blocks"])
 def walk_kernel(
-    x_ptr,  # [S, B] probabilities
+    x_ptr,  # [B, S] probabilities
     values_ptr,  # [R, L] similarities, falling
     order_ptr,  # [R, L] their columns
     floor_ptr,  # [1]
-    grad_ptr,  # [S, B] zeros, or [S, R, B] zeros without ATOMIC
+    grad_ptr,  # [B, S] zeros, or [R, B, S] zeros without ATOMIC
     value_ptr,  # [R, S] out: expected top-k sum above the floor
     left_ptr,  # [R, S] out: probability that fewer than k + 1 of the row are in
     x_ring_ptr,  # [programs, ceil(L / TILE), TILE, BLOCK] scratch
@@ -35,9 +35,9 @@ def walk_kernel(
     n_rows,
     length,
     width,
-    n_candidates,
     values_stride,
     order_stride,
+    n_candidates,
     start,
     n_blocks,
     eps,
@@ -47,7 +47,7 @@ def walk_kernel(
     DTYPE: tl.constexpr,
     ATOMIC: tl.constexpr,
 ):
-    """Lanes are `row * S + sample`, so that the samples of a row share its cache lines."""
+    """Lanes are `row * S + sample`, so that the samples of an element share its sectors."""
     i_program = tl.program_id(0)
     o_lane = tl.arange(0, BLOCK)
     floor = tl.load(floor_ptr)
@@ -62,10 +62,10 @@ def walk_kernel(
         i_sample = (i_lane % n_samples).to(tl.int64)
         order_row_ptr = order_ptr + i_row * order_stride
         values_row_ptr = values_ptr + i_row * values_stride
-        x_row_ptr = x_ptr + i_sample * n_candidates
-        grad_row_ptr = grad_ptr + i_sample * n_candidates
+        x_lane_ptr = x_ptr + i_sample
+        grad_lane_ptr = grad_ptr + i_sample
         if not ATOMIC:
-            grad_row_ptr += (i_sample * (n_rows - 1) + i_row) * n_candidates
+            grad_lane_ptr += i_row * n_candidates * n_samples
 
         # One state more than the gradient needs tells whether a row is finished: an element taken
         # out of an integral x still leaves K of the others.
@@ -76,7 +76,7 @@ def walk_kernel(
             store_states(p_ring_ptr + i_tile * (BLOCK * K), BLOCK, b_p, m_lane, K)
             o_i = tl.zeros((BLOCK,), tl.int32) + i_tile * TILE
             columns = load_columns(order_row_ptr, o_i, width, m_lane, BLOCK, TILE)
-            b_x = gather(x_row_ptr, columns, o_i, length, m_lane, TILE)
+            b_x = gather(x_lane_ptr, columns, n_samples, o_i, length, m_lane, TILE)
             store_states(x_ring_ptr + i_tile * (BLOCK * TILE), BLOCK, b_x, m_lane, TILE)
             for t in tl.static_range(TILE):
                 b_p = advance(b_p, b_x[t], K + 1)
@@ -95,6 +95,6 @@ def walk_kernel(
             b_x = load_states(x_ring_ptr + i_tile * (BLOCK * TILE), BLOCK, m_lane, TILE)
             b_before = load_states(p_ring_ptr + i_tile * (BLOCK * K), BLOCK, m_lane, K)
             b_w, b_g = gradient_of_tile(b_before, b_w, b_x, b_q, K, TILE)
-            scatter(grad_row_ptr, columns, b_g, o_i, length, m_lane, TILE, ATOMIC)
+            scatter(grad_lane_ptr, columns, n_samples, b_g, o_i, length, m_lane, TILE, ATOMIC)
         tl.store(value_ptr + i_lane, total_from(b_w, start, K), mask=m_lane)
         tl.debug_barrier()

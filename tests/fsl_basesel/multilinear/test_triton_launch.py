@@ -48,21 +48,28 @@ def test_settings_cover_every_element_within_the_scratch(
     assert 1 <= found.rows <= n_rows
     ring = settings.BLOCK * found.chunk * itemsize * (1 + found.states / found.tile)
     assert found.programs == 1 or found.programs * ring <= settings.SCRATCH_BYTES
-    summaries = n_samples * found.n_chunks * (3 * found.states + 1) * itemsize
-    assert (
-        found.rows == 1
-        or found.rows * summaries <= settings.SCRATCH_BYTES + summaries
-        or (found.decomposition == "walk")
-    )
+    per_row = n_samples * itemsize * (length if dense else 0)
+    if found.decomposition == "scan":
+        per_row = max(per_row, n_samples * found.n_chunks * (3 * found.states + 1) * itemsize)
+    assert found.rows == 1 or found.rows * per_row <= settings.SCRATCH_BYTES
     # Lanes are counted in 32 bits.
     assert found.rows * found.n_chunks * n_samples < 2**31
 
 
-def test_the_decomposition_follows_the_length_of_a_row() -> None:
+def test_the_decomposition_follows_the_shape() -> None:
     assert settings.calculate_settings(2, 100, 512, 5).decomposition == "walk"
     assert settings.calculate_settings(2, 100, 513, 5).decomposition == "scan"
+    assert settings.calculate_settings(2, 30_000, 512, 5).decomposition == "scan"
     forced = settings.calculate_settings(2, 100, 513, 5, decomposition="walk")
     assert forced.decomposition == "walk"
+
+
+def test_memory_on_the_device_stays_under_two_and_a_half_matrices() -> None:
+    found = settings.calculate_settings(2, 1000, 21_000, 5)
+    rows = 1000 * 21_008 * (4 + 2)
+    summaries = found.rows * 2 * found.n_chunks * (3 * 5 + 1) * 4
+    rings = found.programs * settings.BLOCK * found.chunk * (found.tile + 5) // found.tile * 4
+    assert rows + summaries + rings <= 2.5 * 1000 * 21_000 * 4
 
 
 def test_an_unknown_decomposition_is_refused() -> None:
