@@ -126,8 +126,8 @@ class SelectionProblem:
         """The problem of class centroids.
 
         Args:
-            candidates: `|B| x d` class centroids; kept for methods that need them and, like those of
-                `novel`, not copied: do not write to them.
+            candidates: `|B| x d` class centroids; kept for methods that need them, like those
+                of `novel`, and not copied: do not write to them.
             novel: `|N| x d` class centroids; None is General Selection, where the candidates
                 themselves stand for the classes to come.
             similarity: Function of (candidates block `[b, d]`, novel `[|N|, d]`) to `[b, |N|]`;
