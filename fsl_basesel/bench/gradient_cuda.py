@@ -9,8 +9,9 @@ time, against the peak of the memory and against a plain copy measured in the sa
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -27,9 +28,7 @@ from fsl_basesel.multilinear.triton import place_rows, value_gradient_left
 from fsl_basesel.multilinear.triton.settings import EPSILON, WALK_LENGTH
 from fsl_basesel.selection import library_version
 
-SHAPES = ((100, 400), (400, 400), (1000, 1000), (1000, 21000))
-STATE_COUNTS = (1, 3, 5, 10)
-MEANS = (0.01, 0.25)
+CLIMB_STATES = 5  # K of the climbs
 SAMPLES = 2  # x and y of Algorithm 4
 COPY_BYTES = 1 << 28
 Work = Callable[[], object]
@@ -52,13 +51,12 @@ def run(args: argparse.Namespace) -> int:
     """Measure, print the table, write the CSV if one is asked for.
 
     Args:
-        args: may hold `device` (default `cuda`), `rounds` (20), `seed` (0) and `csv`.
+        args: of `fsl-basesel bench gradient`.
 
     Raises:
-        InputError: where torch finds no such GPU.
+        InputError: where torch finds no such GPU, or arguments cannot be read.
     """
-    device = gpu(getattr(args, "device", None) or "cuda")
-    rounds = getattr(args, "rounds", None) or 20
+    device, rounds, settings = gpu(args.device), args.rounds, cases(args.shapes, args.k, args.mean)
     copied = copy_bandwidth(device, rounds)
     peak = peak_bandwidth(device)
     console = Console()
@@ -67,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     console.print(f"{name}: {nominal}a copy reaches {copied / 1e9:.0f} GB/s")
     table = Table("setting", "kernel", "ms", "20-80 %", "GB/s", "of peak", "of a copy")
     timings: list[Timing] = []
-    for case in cases():
-        rows, x = make(case, device, getattr(args, "seed", None) or 0)
+    for case in settings:
+        rows, x = make(case, device, args.seed)
         least = least_bytes(rows, x, case.k)
         for timing in interleaved(contenders(rows, x, case.k), rounds, str(case), name):
             rate = least / timing.median
@@ -84,16 +82,16 @@ def run(args: argparse.Namespace) -> int:
             timings.append(timing)
     console.print(table)
     climbs = Table("setting", "Algorithm 4, T = 20", "ms", "20-80 %")
-    for n_novel, n_candidates in SHAPES:
-        case = Case(n_novel, n_candidates, k=5, mean=0.25)
-        rows, _ = make(case, device, 0)
+    for n_novel, n_candidates in dict.fromkeys((one.n_novel, one.n_candidates) for one in settings):
+        case = Case(n_novel, n_candidates, CLIMB_STATES, mean=0.25)
+        rows, _ = make(case, device, args.seed)
         for timing in interleaved(climb(rows, case.k), rounds, str(case), name):
             span = f"{timing.low * 1e3:.2f}-{timing.high * 1e3:.2f}"
             climbs.add_row(timing.setting, timing.name, f"{timing.median * 1e3:.2f}", span)
             timings.append(timing)
     console.print(climbs)
-    if path := getattr(args, "csv", None):
-        write_csv(path, timings)
+    if args.csv:
+        write_csv(args.csv, timings)
     return 0
 
 
@@ -108,12 +106,24 @@ def gpu(name: str) -> torch.device:
     return device
 
 
-def cases() -> Iterator[Case]:
-    """Every setting, small ones first."""
-    for n_novel, n_candidates in SHAPES:
-        for k in STATE_COUNTS:
-            for mean in MEANS:
-                yield Case(n_novel, n_candidates, k, mean)
+def cases(shapes: str, states: str, means: str) -> list[Case]:
+    """Every combination of shapes, values of K and mean probabilities.
+
+    Example:
+        >>> [str(case) for case in cases("100x400", "1,5", "0.25")]
+        ['100x400 K=1 mean x=0.25', '100x400 K=5 mean x=0.25']
+    """
+    found = []
+    try:
+        for shape, k, mean in product(shapes.split(","), states.split(","), means.split(",")):
+            n_novel, n_candidates = (int(side) for side in shape.split("x"))
+            found.append(Case(n_novel, n_candidates, int(k), float(mean)))
+    except ValueError as error:
+        raise InputError(
+            "Expected --shapes like 100x400,1000x21000, --k like 1,5 and --mean like 0.01,0.25 but "
+            f"got --shapes {shapes} --k {states} --mean {means}"
+        ) from error
+    return found
 
 
 def make(case: Case, device: torch.device | str, seed: int) -> tuple[SortedRows, Tensor]:

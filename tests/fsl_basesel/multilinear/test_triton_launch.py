@@ -111,9 +111,15 @@ def test_without_a_gpu_the_backend_says_what_to_use() -> None:
 @no_gpu
 def test_the_benchmark_without_a_gpu_is_one_clear_line() -> None:
     with pytest.raises(InputError) as raised:
-        gradient_cuda.run(argparse.Namespace(device="cuda"))
+        gradient_cuda.run(argparse.Namespace(device="cuda", rounds=1))
     assert str(raised.value).startswith("Expected a GPU for `--device cuda`")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("wrong", [("100", "1", "0.1"), ("1x2x3", "1", "0.1"), ("1x2", "one", "0")])
+def test_settings_of_the_benchmark_that_cannot_be_read_are_refused(wrong: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match="Expected --shapes like 100x400"):
+        gradient_cuda.cases(*wrong)
 
 
 def test_live_lengths_of_the_benchmark_stop_where_k_plus_1_are_in() -> None:
