@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fsl_basesel.multilinear.order import SortedRows
+from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
 
 ROWS_PER_CHUNK = 256  # novel classes walked together
 STEPS_PER_CHECK = 64  # positions between two looks at how much probability is left
@@ -18,6 +18,9 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     Novel classes are taken in chunks, and a chunk's walk stops where every row has its K+1 entries
     almost surely, so memory is O(S * chunk * live prefix * K) whatever |N| is. Works on any torch
     device and runs no host synchronisation but the one look every `STEPS_PER_CHECK` positions.
+
+    Raises:
+        PrefixTooShortError: the rows hold only a prefix and a walk ran past it.
     """
     value = x.new_zeros(x.shape[0])
     gradient = torch.zeros_like(x)
@@ -25,7 +28,9 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
         part = slice(start, start + ROWS_PER_CHUNK)
         order = rows.order[part].to(torch.int64)
         q = rows.values[part].to(x.dtype) - rows.floor
-        sums, slopes, live = _walk(q, x, order, k)
+        sums, slopes, live, left = _walk(q, x, order, k)
+        if not rows.complete and left >= EPSILON[x.dtype]:
+            raise PrefixTooShortError(rows.length, left)
         value += sums
         columns = order[:, :live].reshape(1, -1).expand(x.shape[0], -1)
         gradient.scatter_add_(1, columns, slopes.reshape(x.shape[0], -1))
@@ -33,8 +38,11 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     return value / scale + rows.floor, gradient / scale
 
 
-def _walk(q: Tensor, x: Tensor, order: Tensor, k: int) -> tuple[Tensor, Tensor, int]:
-    """Sum of F_n over the chunk `[S]`, slopes `[S, rows, live]`, and the live length."""
+def _walk(q: Tensor, x: Tensor, order: Tensor, k: int) -> tuple[Tensor, Tensor, int, float]:
+    """Sum of F_n over the chunk `[S]`, slopes `[S, rows, live]`, the live length, what is left.
+
+    What is left is the largest probability of having at most K entries at the end of the walk.
+    """
     batch, (n_rows, length) = x.shape[0], order.shape
     state = x.new_zeros(batch, n_rows, k + 1)
     state[..., 0] = 1
@@ -53,11 +61,11 @@ def _walk(q: Tensor, x: Tensor, order: Tensor, k: int) -> tuple[Tensor, Tensor, 
             ),
             dim=-1,
         )
-    live = len(history)
+    live, left = len(history), float(state.sum(-1).max())
     slopes = x.new_zeros(batch, n_rows, live)
     ahead = x.new_zeros(batch, n_rows, k)
     for i in reversed(range(live)):
         here = q[:, i, None].expand(batch, n_rows, 1)
         slopes[..., i] = (history[i] * (here - ahead)).sum(-1)
         ahead = ahead + probabilities[i] * (torch.cat((ahead[..., 1:], here), dim=-1) - ahead)
-    return ahead.sum((1, 2)), slopes, live
+    return ahead.sum((1, 2)), slopes, live, left

@@ -10,7 +10,7 @@ from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
 from fsl_basesel.multilinear.walk import LANES, scratch, walk
 from fsl_basesel.parallel import map_blocks
 
-SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # of K compiled for; larger: next multiple of 32
+SIZES = (1, 2, 3, 5, 7, 10, 16, 24, 32)  # of K compiled for; above: the next multiple of 32
 EPSILON = {torch.float64: 1e-13, torch.float32: 1e-6}
 MIN_ROWS, MAX_BLOCKS = 8 * LANES, 64
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear.order import SortedRows
 
 
 def _sorted_probabilities(rows: SortedRows, x: Tensor) -> tuple[Tensor, Tensor]:
     """Values above the floor `[|N|, L]` and `x` in each row's order `[S, |N|, L]`."""
+    if not rows.complete:
+        raise InputError(
+            f"Expected all {rows.n_candidates} candidates in the sorted rows but got a prefix of "
+            f"{rows.length}; the reference does not look whether a prefix is enough."
+        )
     gaps = rows.values.to(x.dtype) - rows.floor
     return gaps, x[:, rows.order.long()]
 
