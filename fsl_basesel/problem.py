@@ -13,14 +13,13 @@ import torch
 
 from fsl_basesel import checks, topk
 from fsl_basesel.errors import InputError
+from fsl_basesel.extension import MultilinearExtension
 from fsl_basesel.features import (
     ArrayLike,
     SimilarityFunction,
-    as_array,
     as_matrix,
     similarity_columns,
 )
-from fsl_basesel.multilinear import SortedRows, choose_backend, value_and_gradient
 from fsl_basesel.parallel import map_blocks
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class SelectionProblem:
+class SelectionProblem(MultilinearExtension):
     """Choose `m` of the candidate classes for a set of novel classes; validated once, immutable.
 
     The objective, with `f` the similarities, `B_s` the classes already selected and `U` the choice:
@@ -332,13 +331,6 @@ class SelectionProblem:
         inside = weights[list(self.selected)]
         return ROUNDING * float(taken.sum() + inside.sum() + abs(self.floor))
 
-    @cached_property
-    def sorted_rows(self) -> SortedRows:
-        """Every row in falling order, for the multilinear extension; sorted once a matrix."""
-        if self._owner is not self and self._owner.floor == self.floor:
-            return self._owner.sorted_rows
-        return SortedRows.from_columns(self.columns, self.floor)
-
     def value(self, indices: Iterable[int]) -> float:
         """h(U) for the columns `indices`, Eq. 3 with the cost term."""
         chosen = self._choice(indices)
@@ -402,84 +394,6 @@ class SelectionProblem:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = value.mean(axis=1) / self.columns[members].mean(axis=0, dtype=np.float64)
         return torch.from_numpy(self.all_rows(ratio))
-
-    def multilinear(self, x: ArrayLike, backend: str = "auto") -> float | torch.Tensor:
-        """F(x) (Eq. 4): expectation of h when column u is in with probability `x[u]`.
-
-        Args:
-            x: `[|B|]`, or a batch `[S, |B|]`; entries of B_s count as 1.
-            backend: See `fsl_basesel.multilinear`.
-
-        Returns:
-            A float, or a tensor `[S]` for a batch.
-        """
-        points, batched = self._points(x)
-        top, _ = self._mean_top(points, backend)
-        values = top - points @ torch.from_numpy(self.modular).to(points)
-        return values if batched else float(values[0])
-
-    def gradient(self, x: ArrayLike, backend: str = "auto") -> torch.Tensor:
-        """dF/dx (Eq. 5, 6), exact, for every column in one forward-backward pass.
-
-        Args:
-            x: `[|B|]`, or a batch `[S, |B|]`; entries of B_s count as 1.
-            backend: See `fsl_basesel.multilinear`.
-
-        Returns:
-            The shape of `x`; 0 for B_s, whose classes are no variables of F.
-        """
-        top = self.top_gradient(x, backend)
-        gradient = top - torch.from_numpy(self.modular).to(top)
-        gradient[..., list(self.selected)] = 0.0
-        return gradient
-
-    def top_gradient(self, x: ArrayLike, backend: str = "auto") -> torch.Tensor:
-        """The part of `gradient` that comes from the top-k means, the same for every lam and m."""
-        points, batched = self._points(x)
-        _, gradient = self._mean_top(points, backend)
-        return gradient if batched else gradient[0]
-
-    def gradient_backend(self, x: ArrayLike) -> str:
-        """The backend `gradient(x)` would use."""
-        points, _ = self._points(x)
-        return choose_backend(self.sorted_rows, points, self.k)
-
-    def _mean_top(self, points: torch.Tensor, backend: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """The expected mean top-k similarity and its gradient, over the rows of all processes."""
-        pair = value_and_gradient(self.sorted_rows, points, self.k, backend=backend)
-        if self.shards == 1:
-            return pair
-        share = self.columns.shape[1] / self.n_novel
-        value, gradient = (
-            self.sum_over_shards(share * part.cpu().double().numpy()) for part in pair
-        )
-        return torch.from_numpy(value).to(points), torch.from_numpy(gradient).to(points)
-
-    def _points(self, x: ArrayLike) -> tuple[torch.Tensor, bool]:
-        expected = (
-            f"Expected `x` of shape [{self.n_candidates}] or [S, {self.n_candidates}], one "
-            "probability for each candidate,"
-        )
-        if isinstance(x, torch.Tensor):
-            tensor = x
-        else:
-            array = as_array(x, expected)
-            if array.dtype.kind not in "fiub":
-                raise InputError(f"{expected} but got dtype {array.dtype}.")
-            # torch takes neither negative strides nor foreign byte orders, and warns of read-only.
-            tensor = torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), order="C"))
-        if not tensor.is_floating_point():
-            tensor = tensor.double()
-        if tensor.ndim not in (1, 2) or tensor.shape[-1] != self.n_candidates:
-            raise InputError(f"{expected} but got {list(tensor.shape)}.")
-        points = tensor.detach().reshape(-1, self.n_candidates).clone()
-        if not bool(((points >= 0) & (points <= 1)).all()):
-            raise InputError(
-                "Expected `x` to hold probabilities between 0 and 1 but got values from "
-                f"{float(points.min())} to {float(points.max())}."
-            )
-        points[:, list(self.selected)] = 1.0
-        return points, tensor.ndim == 2
 
     def _choice(self, indices: Iterable[int]) -> tuple[int, ...]:
         chosen = checks.distinct_columns(indices, "indices", self.n_candidates)

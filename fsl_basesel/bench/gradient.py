@@ -121,7 +121,7 @@ def read_once(rows: SortedRows) -> float:
 
 
 @kernel
-def _touch(values: np.ndarray, order: np.ndarray) -> float:
+def _touch(values: np.ndarray, order: np.ndarray) -> np.float32:
     total = np.float32(0.0)
     for n in range(values.shape[0]):
         for i in range(0, values.shape[1], 16):  # one number a cache line brings in the line
