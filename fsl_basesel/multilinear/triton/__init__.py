@@ -40,8 +40,8 @@ def value_and_gradient(
     results back. Where it is on a GPU, nothing waits for the device, but for one look at whether a
     prefix of sorted rows was long enough.
 
-    Memory on the device: the rows, and two kinds of scratch of at most 32 MiB each (three if
-    deterministic): 2.3 times the float32 similarity matrix at 1000 x 21000.
+    Memory on the device: the rows, and scratch of at most 80 MiB (128 MiB if deterministic), or
+    what a single row needs: 2.4 times the float32 similarity matrix at 1000 x 21000.
 
     Args:
         rows: sorted similarities; `place_rows` puts them on a GPU in the layout that reads fastest.
@@ -84,7 +84,7 @@ def value_gradient_left(
         rows.length,
         k,
         x.element_size(),
-        dense_columns=rows.n_candidates if deterministic else 0,
+        n_candidates=rows.n_candidates,
         decomposition=decomposition,
     )
     from fsl_basesel.multilinear.triton import launch

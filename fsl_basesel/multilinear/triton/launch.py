@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -35,21 +36,23 @@ class Block(NamedTuple):
 
     Attributes:
         x: `[|B|, S]` probabilities.
+        floor: `[1]`.
         similarities: `[R, L]` falling.
         order: `[R, L]` columns.
-        floor: `[1]`.
         value: `[R, S]` out, expected top-k sums above the floor.
         left: `[R, S]` out, probability left at the end of the row.
-        grad: out, `[|B|, S]` to add to, or `[R, |B|, S]` to write.
     """
 
     x: Tensor
+    floor: Tensor
     similarities: Tensor
     order: Tensor
-    floor: Tensor
     value: Tensor
     left: Tensor
-    grad: Tensor
+
+    def part(self, first: int, count: int) -> Block:
+        """The rows `first .. first + count`."""
+        return Block(*self[:2], *(tensor[first : first + count] for tensor in self[2:]))
 
     def shape_arguments(self) -> tuple[int, ...]:
         """What every kernel that reads elements is told about shapes, in the kernels' order."""
@@ -67,26 +70,38 @@ def value_gradient_left(
     Arguments are already checked. Nothing here waits for the device, and every launch follows from
     shapes alone, so a call can be captured in a CUDA graph.
     """
-    n_samples, n_candidates = x.shape
-    n_rows = rows.n_novel
+    n_samples, n_rows = x.shape[0], rows.n_novel
     x = x.t().contiguous()
     value, left = x.new_empty(n_rows, n_samples), x.new_empty(n_rows, n_samples)
     grad = torch.zeros_like(x)
-    floor = x.new_full((1,), rows.floor)
-    states = min(k, rows.length)
+    whole = Block(x, x.new_full((1,), rows.floor), rows.values, rows.order, value, left)
     launch = _walk if settings.decomposition == "walk" else _scan
     with device_of(x):
         for first in range(0, n_rows, settings.rows):
-            part = slice(first, first + settings.rows)
-            arrays = (rows.values[part], rows.order[part], floor, value[part], left[part])
-            if deterministic:
-                # Each (row, column) is written once; the sum over rows has a fixed order.
-                dense = x.new_zeros(arrays[0].shape[0], n_candidates, n_samples)
-                launch(Block(x, *arrays, dense), states, settings)
-                grad += dense.sum(0)
-            else:
-                launch(Block(x, *arrays, grad), states, settings)
+            block = whole.part(first, settings.rows)
+            launch(block, min(k, rows.length), settings, grad, deterministic)
     return value.mean(0) / k + rows.floor, (grad / (k * n_rows)).t().contiguous(), left.amax()
+
+
+def _accumulate(
+    grad: Tensor,
+    n_rows: int,
+    dense_rows: int | None,
+    launch: Callable[[Tensor, int, int], None],
+) -> None:
+    """Let `launch(target, first row, rows)` add its gradients to `grad`.
+
+    Without `dense_rows` it does so itself, by atomic additions. Otherwise it writes them dense,
+    each (row, column) once, for as many rows at a time, and the sum over rows has a fixed order.
+    """
+    if dense_rows is None:
+        launch(grad, 0, n_rows)
+        return
+    for first in range(0, n_rows, dense_rows):
+        count = min(dense_rows, n_rows - first)
+        dense = grad.new_zeros(count, *grad.shape)
+        launch(dense, first, count)
+        grad += dense.sum(0)
 
 
 def device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
@@ -139,35 +154,41 @@ def _rings(x: Tensor, programs: int, settings: Settings) -> tuple[Tensor, Tensor
     )
 
 
-def _walk(block: Block, k: int, settings: Settings) -> None:
+def _walk(block: Block, k: int, settings: Settings, grad: Tensor, deterministic: bool) -> None:
     x = block.x
     words = settings.states * x.element_size() // 4
-    n_blocks = triton.cdiv(block.value.numel(), BLOCK)
-    programs = min(n_blocks, settings.programs)
-    walk_kernel[(programs,)](
-        x,
-        block.similarities,
-        block.order,
-        block.floor,
-        block.grad,
-        block.value,
-        block.left,
-        *_rings(x, programs, settings),
-        *block.shape_arguments(),
-        x.shape[0],
-        settings.states - k,
-        n_blocks,
-        EPSILON[x.dtype],
-        K=settings.states,
-        TILE=settings.tile,
-        BLOCK=BLOCK,
-        DTYPE=DTYPES[x.dtype],
-        ATOMIC=block.grad.ndim == 2,
-        **compile_options(BLOCK, words, warp_size()),
-    )
+
+    def launch(target: Tensor, first: int, count: int) -> None:
+        part = block.part(first, count)
+        n_blocks = triton.cdiv(part.value.numel(), BLOCK)
+        programs = min(n_blocks, settings.programs)
+        walk_kernel[(programs,)](
+            x,
+            part.similarities,
+            part.order,
+            part.floor,
+            target,
+            part.value,
+            part.left,
+            *_rings(x, programs, settings),
+            *part.shape_arguments(),
+            x.shape[0],
+            settings.states - k,
+            n_blocks,
+            EPSILON[x.dtype],
+            K=settings.states,
+            TILE=settings.tile,
+            BLOCK=BLOCK,
+            DTYPE=DTYPES[x.dtype],
+            ATOMIC=not deterministic,
+            **compile_options(BLOCK, words, warp_size()),
+        )
+
+    rows = settings.dense_rows if deterministic else None
+    _accumulate(grad, block.similarities.shape[0], rows, launch)
 
 
-def _scan(block: Block, k: int, settings: Settings) -> None:
+def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic: bool) -> None:
     x = block.x
     shape = block.shape_arguments()
     n_samples, n_rows = shape[:2]
@@ -183,12 +204,21 @@ def _scan(block: Block, k: int, settings: Settings) -> None:
     elements = (x, block.similarities, block.order, block.floor, live)
     scans: dict[str, Any] = {"K": states, "UNROLL": scan_unroll(words), "BLOCK": warp_size()}
     scans |= compile_options(warp_size(), words, warp_size())
-    tiles: dict[str, Any] = {"K": states, "TILE": settings.tile}
-    tiles |= {"BLOCK": BLOCK, **compile_options(BLOCK, words, warp_size())}
+    tiles: dict[str, Any] = {"K": states, "TILE": settings.tile, "BLOCK": BLOCK}
+    tiles |= compile_options(BLOCK, words, warp_size())
     for first, last in zip(settings.waves, settings.waves[1:], strict=False):
-        grid = (triton.cdiv(n_rows * (last - first) * n_samples, BLOCK),)
-        wave = (settings.chunk, n_chunks, first, last - first)
-        summarise_kernel[grid](*elements, poly, own, *shape, *wave, DTYPE=DTYPES[x.dtype], **tiles)
+        summarise_kernel[(triton.cdiv(n_rows * (last - first) * n_samples, BLOCK),)](
+            *elements,
+            poly,
+            own,
+            *shape,
+            settings.chunk,
+            n_chunks,
+            first,
+            last - first,
+            DTYPE=DTYPES[x.dtype],
+            **tiles,
+        )
         forward_kernel[rows_grid](
             poly,
             before,
@@ -215,19 +245,25 @@ def _scan(block: Block, k: int, settings: Settings) -> None:
         DTYPE=DTYPES[x.dtype],
         **scans,
     )
-    n_blocks = triton.cdiv(n_rows * n_chunks * n_samples, BLOCK)
-    programs = min(n_blocks, settings.programs)
-    replay_kernel[(programs,)](
-        *elements,
-        before,
-        own,
-        block.grad,
-        *_rings(x, programs, settings),
-        *shape,
-        x.shape[0],
-        settings.chunk,
-        n_chunks,
-        n_blocks,
-        ATOMIC=block.grad.ndim == 2,
-        **tiles,
-    )
+
+    def launch(target: Tensor, first: int, count: int) -> None:
+        n_blocks = triton.cdiv(count * n_chunks * n_samples, BLOCK)
+        programs = min(n_blocks, settings.programs)
+        replay_kernel[(programs,)](
+            *elements,
+            before,
+            own,
+            target,
+            *_rings(x, programs, settings),
+            *shape,
+            x.shape[0],
+            settings.chunk,
+            n_chunks,
+            first,
+            count,
+            n_blocks,
+            ATOMIC=not deterministic,
+            **tiles,
+        )
+
+    _accumulate(grad, n_rows, settings.dense_rows if deterministic else None, launch)

@@ -202,7 +202,17 @@ def backward_kernel(
     tl.store(value_ptr + i_lane, total_from(b_w, start, K), mask=i_lane < n_lanes)
 
 
-@triton.jit(do_not_specialize=["n_rows", "length", "n_candidates", "n_chunks", "n_blocks"])
+@triton.jit(
+    do_not_specialize=[
+        "n_rows",
+        "length",
+        "n_candidates",
+        "n_chunks",
+        "first_row",
+        "rows_here",
+        "n_blocks",
+    ]
+)
 def replay_kernel(
     x_ptr,  # [B, S] probabilities
     values_ptr,  # [R, L] similarities, falling
@@ -211,7 +221,7 @@ def replay_kernel(
     live_ptr,  # [R, S] int32: live chunks of the row
     before_ptr,  # [K, R, chunks, S] p before each live chunk
     behind_ptr,  # [K, R, chunks, S] W behind each live chunk
-    grad_ptr,  # [B, S] zeros, or [R, B, S] zeros without ATOMIC
+    grad_ptr,  # [B, S] to add to, or [rows_here, B, S] zeros without ATOMIC
     x_ring_ptr,  # [programs, chunk / TILE, TILE, BLOCK] scratch
     p_ring_ptr,  # [programs, chunk / TILE, K, BLOCK] scratch
     n_samples,
@@ -223,26 +233,34 @@ def replay_kernel(
     n_candidates,
     chunk,
     n_chunks,
+    first_row,
+    rows_here,
     n_blocks,
     K: tl.constexpr,
     TILE: tl.constexpr,
     BLOCK: tl.constexpr,
     ATOMIC: tl.constexpr,
 ):
-    """Gradients of every live chunk. A program takes many blocks: its scratch stays cached."""
+    """Gradients of the live chunks of rows `first_row .. first_row + rows_here`.
+
+    A program takes many blocks, so that its scratch stays cached.
+    """
     i_program = tl.program_id(0)
     o_lane = tl.arange(0, BLOCK)
     floor = tl.load(floor_ptr)
     x_ring_ptr += i_program.to(tl.int64) * (BLOCK * chunk) + o_lane
     p_ring_ptr += i_program.to(tl.int64) * (BLOCK * K * (chunk // TILE)) + o_lane
-    n_lanes = n_rows * n_chunks * n_samples
+    n_lanes = n_rows.to(tl.int64) * n_chunks * n_samples
+    first_lane = first_row.to(tl.int64) * n_chunks * n_samples
 
     for i_block in range(i_program, n_blocks, tl.num_programs(0)):
-        i_lane = i_block * BLOCK + o_lane
-        i_sample = (i_lane % n_samples).to(tl.int64)
-        i_chunk = (i_lane // n_samples) % n_chunks
-        i_row = ((i_lane // n_samples) // n_chunks).to(tl.int64)
-        b_live = tl.load(live_ptr + i_row * n_samples + i_sample, mask=i_lane < n_lanes, other=0)
+        i_item = i_block * BLOCK + o_lane
+        i_sample = (i_item % n_samples).to(tl.int64)
+        i_chunk = (i_item // n_samples) % n_chunks
+        i_here = ((i_item // n_samples) // n_chunks).to(tl.int64)
+        i_row = first_row + i_here
+        i_lane = first_lane + i_item
+        b_live = tl.load(live_ptr + i_row * n_samples + i_sample, mask=i_here < rows_here, other=0)
         m_lane = i_chunk < b_live
         if tl.max(m_lane.to(tl.int32), axis=0) > 0:
             order_row_ptr = order_ptr + i_row * order_stride
@@ -250,7 +268,7 @@ def replay_kernel(
             x_lane_ptr = x_ptr + i_sample
             grad_lane_ptr = grad_ptr + i_sample
             if not ATOMIC:
-                grad_lane_ptr += i_row * n_candidates * n_samples
+                grad_lane_ptr += i_here * n_candidates * n_samples
 
             b_p = load_states(before_ptr + i_lane, n_lanes, m_lane, K)
             for i_tile in range(chunk // TILE):

@@ -17,7 +17,8 @@ REGISTERS_FOR_REPLAY = 64  # 32-bit registers a lane spends on the states inside
 LANES_WANTED = 1 << 18  # chunks in flight that fill a large GPU; more chunks only add scan work
 GROUP = 4  # a row has a multiple of this many chunks; the scans load as many at a time
 MAX_PROGRAMS = 2048  # of the kernels with scratch of their own
-SCRATCH_BYTES = 32 << 20  # bound on each kind of scratch: fits the L2 of a large GPU
+SCRATCH_BYTES = 48 << 20  # bound on summaries of chunks, and on dense gradients
+RING_BYTES = 32 << 20  # bound on the scratch of programs: fits the L2 of a large GPU
 EPSILON = {torch.float32: 1e-7, torch.float64: 1e-14}  # probability at which a row is finished
 WAVES = (1024, 8192)  # elements after which a dead row is dropped
 
@@ -32,7 +33,8 @@ class Settings:
         tile: elements of a lane taken together.
         chunk: elements of a lane (scan); the whole row for a walk.
         waves: boundaries of the waves in chunks, first 0, last the number of chunks (scan).
-        rows: novel classes of one launch.
+        rows: novel classes whose summaries exist at a time.
+        dense_rows: novel classes whose gradients are written dense at a time (deterministic).
         programs: most programs of the kernel that owns scratch per program.
     """
 
@@ -42,6 +44,7 @@ class Settings:
     chunk: int
     waves: tuple[int, ...]
     rows: int
+    dense_rows: int
     programs: int
 
     @property
@@ -84,7 +87,7 @@ def calculate_settings(
     k: int,
     itemsize: int = 4,
     *,
-    dense_columns: int = 0,
+    n_candidates: int | None = None,
     decomposition: str = "auto",
 ) -> Settings:
     """Sizes for a gradient of `n_samples` vectors over `n_rows` rows of `length` sorted elements.
@@ -95,7 +98,7 @@ def calculate_settings(
         length: L, elements of a row.
         k: the top-K of the problem.
         itemsize: bytes of a state, 4 or 8.
-        dense_columns: |B| where gradients are written dense before they are summed, else 0.
+        n_candidates: |B|, the length if not given.
         decomposition: `"walk"`, `"scan"`, or `"auto"`: walk rows of up to 512 elements if the
             scratch holds all of them at once, else scan.
 
@@ -120,30 +123,35 @@ def calculate_settings(
     if decomposition == "walk":
         chunk = whole
         waves: tuple[int, ...] = (0, 1)
-        per_row = 0
+        per_row = 1
     else:
         chunk = _chunk_length(n_samples * n_rows * length, tile)
         n_chunks = -(-length // (chunk * GROUP)) * GROUP
         inner = (elements // chunk for elements in WAVES)
         waves = (0, *(boundary for boundary in inner if boundary < n_chunks), n_chunks)
         per_row = n_samples * n_chunks * (3 * states + 1) * itemsize
-    per_row = max(1, per_row, n_samples * dense_columns * itemsize)
-    launches = -(-n_rows // max(1, SCRATCH_BYTES // per_row))
+    dense_row = n_samples * (n_candidates or length) * itemsize
     return Settings(
         decomposition=decomposition,
         states=states,
         tile=tile,
         chunk=chunk,
         waves=waves,
-        rows=-(-n_rows // launches),
+        rows=_even_share(n_rows, SCRATCH_BYTES // per_row),
+        dense_rows=_even_share(n_rows, SCRATCH_BYTES // dense_row),
         programs=_programs(chunk, tile, states, itemsize),
     )
+
+
+def _even_share(n_rows: int, most: int) -> int:
+    """Rows at a time, at most `most` but at least one, so that every time takes about as many."""
+    return -(-n_rows // -(-n_rows // max(1, most)))
 
 
 def _programs(chunk: int, tile: int, states: int, itemsize: int) -> int:
     """Programs whose scratch (probabilities, and the states before each tile) fits the bound."""
     per_program = BLOCK * chunk * itemsize * (tile + states) // tile
-    return min(MAX_PROGRAMS, max(1, SCRATCH_BYTES // per_program))
+    return min(MAX_PROGRAMS, max(1, RING_BYTES // per_program))
 
 
 def scan_unroll(words: int) -> int:

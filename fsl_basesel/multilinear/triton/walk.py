@@ -20,13 +20,16 @@ from fsl_basesel.multilinear.triton.states import (
 )
 
 
-@triton.jit(do_not_specialize=["n_rows", "length", "n_candidates", "start", "n_blocks"])
+@triton.jit(
+    do_not_specialize=["n_rows", "length", "n_candidates", "start", "n_blocks"],
+    do_not_specialize_on_alignment=["value_ptr", "left_ptr"],
+)
 def walk_kernel(
     x_ptr,  # [B, S] probabilities
     values_ptr,  # [R, L] similarities, falling
     order_ptr,  # [R, L] their columns
     floor_ptr,  # [1]
-    grad_ptr,  # [B, S] zeros, or [R, B, S] zeros without ATOMIC
+    grad_ptr,  # [B, S] to add to, or [R, B, S] zeros without ATOMIC
     value_ptr,  # [R, S] out: expected top-k sum above the floor
     left_ptr,  # [R, S] out: probability that fewer than k + 1 of the row are in
     x_ring_ptr,  # [programs, ceil(L / TILE), TILE, BLOCK] scratch

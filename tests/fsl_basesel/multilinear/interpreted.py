@@ -104,15 +104,13 @@ def make(case: Case) -> tuple[SortedRows, torch.Tensor]:
 def gradient_errors(case: Case, device: str = "cpu") -> dict[str, float]:
     """Largest errors of value and gradient against the reference in float64."""
     rows, x = make(case)
-    dense = case.n_candidates if case.deterministic else 0
     settings = calculate_settings(
         *(case.n_samples, case.n_novel, case.n_candidates, case.k, x.element_size()),
-        dense_columns=dense,
         decomposition=case.decomposition,
     )
     if case.cut:
         waves = tuple(range(0, settings.n_chunks + 1, GROUP))
-        settings = replace(settings, rows=case.n_novel - 1, programs=1, waves=waves)
+        settings = replace(settings, rows=case.n_novel - 1, dense_rows=1, programs=1, waves=waves)
     value, gradient, _ = backend.value_gradient_left(
         rows.to(device),
         x.to(device),

@@ -27,14 +27,11 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
     length=st.integers(1, 1_000_000),
     k=st.integers(1, 32),
     itemsize=st.sampled_from([4, 8]),
-    dense=st.booleans(),
 )
 def test_settings_cover_every_element_within_the_scratch(
-    n_samples: int, n_rows: int, length: int, k: int, itemsize: int, dense: bool
+    n_samples: int, n_rows: int, length: int, k: int, itemsize: int
 ) -> None:
-    found = settings.calculate_settings(
-        n_samples, n_rows, length, k, itemsize, dense_columns=length if dense else 0
-    )
+    found = settings.calculate_settings(n_samples, n_rows, length, k, itemsize)
     assert found.states >= min(k, length)
     assert found.chunk % found.tile == 0
     assert found.waves[0] == 0
@@ -47,11 +44,12 @@ def test_settings_cover_every_element_within_the_scratch(
         assert all(boundary % settings.GROUP == 0 for boundary in found.waves)
     assert 1 <= found.rows <= n_rows
     ring = settings.BLOCK * found.chunk * itemsize * (1 + found.states / found.tile)
-    assert found.programs == 1 or found.programs * ring <= settings.SCRATCH_BYTES
-    per_row = n_samples * itemsize * (length if dense else 0)
+    assert found.programs == 1 or found.programs * ring <= settings.RING_BYTES
+    dense = n_samples * length * itemsize
+    assert found.dense_rows == 1 or found.dense_rows * dense <= settings.SCRATCH_BYTES
     if found.decomposition == "scan":
-        per_row = max(per_row, n_samples * found.n_chunks * (3 * found.states + 1) * itemsize)
-    assert found.rows == 1 or found.rows * per_row <= settings.SCRATCH_BYTES
+        summaries = n_samples * found.n_chunks * (3 * found.states + 1) * itemsize
+        assert found.rows == 1 or found.rows * summaries <= settings.SCRATCH_BYTES
     # Lanes are counted in 32 bits.
     assert found.rows * found.n_chunks * n_samples < 2**31
 
