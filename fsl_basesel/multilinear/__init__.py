@@ -70,5 +70,10 @@ def value_and_gradient(
             f"Expected `backend` to be one of auto, {', '.join(BACKENDS)} but got {backend!r}"
         )
     module = import_module(f"{__name__}.{BACKENDS[name]}")
-    value, gradient = module.value_and_gradient(rows, x.reshape(-1, rows.n_candidates), k)
+    # Of |B| candidates no more than |B| count: a larger K changes what the sum is divided by alone.
+    counted = max(1, min(k, rows.n_candidates))
+    value, gradient = module.value_and_gradient(rows, x.reshape(-1, rows.n_candidates), counted)
+    if counted < k:
+        value = rows.floor + (value - rows.floor) * (counted / k)
+        gradient = gradient * (counted / k)
     return value.reshape(x.shape[:-1]), gradient.reshape(x.shape)
