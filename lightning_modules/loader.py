@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from fsl_basesel.data import ImageSet, counter
 from fsl_basesel.errors import InputError
 
-Augmentation = Callable[[Tensor], Tensor]
+# Returns images too; a command line would take a `Tensor` here for a class to be built.
+Augmentation = Callable[[Tensor], Any]
 
 
 def batch_count(images: int, batch_size: int, world: int = 1) -> int:

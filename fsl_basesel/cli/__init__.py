@@ -16,6 +16,7 @@ COMMANDS = {
     "select": "choose the base classes for a task and say how good the choice provably is",
     "compare": "run several methods on the same problem: value, share of the bound, seconds",
     "demo": "a selection on embedded data, with the table of algorithms and the reasons",
+    "fit": "train on base classes that are chosen during the run, described by a YAML file",
     "bench": "measure speed on this machine",
 }
 """Commands and what they do; each is a module of this package with `add_arguments` and `run`."""

@@ -20,14 +20,17 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.trainer.states import TrainerFn
+from torch import nn
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
+from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector, selector_of
 from lightning_modules.callbacks import compatibility, report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Place, Schedule, next_stage_is_due
+from lightning_modules.callbacks.selecting import centroids_of
 from lightning_modules.centroids import feature_function
 from lightning_modules.datamodule import BaseClassDataModule
 from lightning_modules.loader import batch_count, step_seed
@@ -41,6 +44,7 @@ class SelectionCallback(pl.Callback):
     Args:
         schedule: base classes and epochs of each stage.
         start: classes of the pool, by name, that are base classes from the beginning.
+        general: General Selection even if the data module has a novel task.
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
         selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
@@ -58,6 +62,7 @@ class SelectionCallback(pl.Callback):
         schedule: Schedule,
         *,
         start: Sequence[str],
+        general: bool,
         k: int,
         lam: float,
         selector: str | Selector,
@@ -71,6 +76,7 @@ class SelectionCallback(pl.Callback):
     ) -> None:
         self.schedule = schedule
         self.start = tuple(start)
+        self.general = general
         self.k = checks.integer(k, "k", 1, None, "")
         self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
         self.selector = selector_of(selector)
@@ -92,6 +98,23 @@ class SelectionCallback(pl.Callback):
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """The classes that come in at the start of a stage."""
 
+    def problem(self, trainer: pl.Trainer, module: nn.Module, m: int) -> SelectionProblem:
+        """Which `m` classes to add, as the features of `module` see it."""
+        assert self.data is not None
+        novel = None if self.general else self.data.novel
+        centroids = centroids_of(self.data, novel, module, self.features, trainer)
+        return SelectionProblem.from_centroids(
+            *centroids,
+            m,
+            self.k,
+            self.lam,
+            self.data.class_numbers,
+            self.cost,
+            self.mu,
+            names=self.data.pool.names,
+            novel_names=None if novel is None else novel.names,
+        )
+
     def needs_features(self) -> bool:
         """Whether the model that is trained must have features to select by."""
         return True
@@ -110,6 +133,7 @@ class SelectionCallback(pl.Callback):
             "schedule": list(self.schedule.sizes),
             "epochs_per_stage": list(self.schedule.epochs),
             "start": list(self.start),
+            "general": self.general,
             "k": self.k,
             "lam": self.lam,
             "mu": self.mu,

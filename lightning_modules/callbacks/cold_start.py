@@ -17,7 +17,7 @@ from fsl_basesel.selectors import RandomSelection, Selector
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
 from lightning_modules.callbacks.schedule import Place, Schedule, last_epoch
-from lightning_modules.callbacks.selecting import problem_of_features, select_once
+from lightning_modules.callbacks.selecting import select_once
 from lightning_modules.loader import step_seed
 
 
@@ -47,6 +47,7 @@ class ColdStartSelection(SelectionCallback):
         selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         warm_start: keep the weights from stage to stage.
         start: classes of the pool, by name, that are in the first stage anyway.
+        general: select as if the novel classes were not known, even if the data module has them.
         cost: difficulty of obtaining each candidate, in the order of the pool.
         mu: weight of `cost`.
         certify: attach a proven upper bound to every selection.
@@ -71,6 +72,7 @@ class ColdStartSelection(SelectionCallback):
         *,
         warm_start: bool = False,
         start: Sequence[str] = (),
+        general: bool = False,
         cost: Sequence[float] | None = None,
         mu: float = 0.0,
         certify: bool = True,
@@ -82,6 +84,7 @@ class ColdStartSelection(SelectionCallback):
         super().__init__(
             Schedule.of(schedule, epochs_per_stage),
             start=start,
+            general=general,
             k=k,
             lam=lam,
             selector=selector,
@@ -115,9 +118,7 @@ class ColdStartSelection(SelectionCallback):
         m = self.schedule.sizes[stage] - len(self.data.class_numbers)
         if stage == 0:
             return RandomSelection().select(self._nothing_known(m), self.seed)
-        problem = problem_of_features(
-            self.data, pl_module, self.features, trainer, m, self.k, self.lam, self.cost, self.mu
-        )
+        problem = self.problem(trainer, pl_module, m)
         return select_once(trainer, problem, self.selector, self.seed, self.certify)
 
     def _nothing_known(self, m: int) -> SelectionProblem:

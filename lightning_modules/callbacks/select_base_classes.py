@@ -16,7 +16,7 @@ from fsl_basesel.selectors import Selector
 from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.schedule import Schedule
-from lightning_modules.callbacks.selecting import problem_of_features, select_once
+from lightning_modules.callbacks.selecting import select_once
 from lightning_modules.centroids import feature_function
 
 
@@ -35,6 +35,7 @@ class SelectBaseClasses(SelectionCallback):
         extractor: model with the features to select by, or the path of a `BaseClassifier`
             checkpoint; None is the model that is trained.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
+        general: select as if the novel classes were not known, even if the data module has them.
         cost: difficulty of obtaining each candidate, in the order of the pool.
         mu: weight of `cost`.
         certify: attach a proven upper bound to the selection.
@@ -58,6 +59,7 @@ class SelectBaseClasses(SelectionCallback):
         *,
         extractor: nn.Module | str | Path | None = None,
         selected: Sequence[str] = (),
+        general: bool = False,
         cost: Sequence[float] | None = None,
         mu: float = 0.0,
         certify: bool = True,
@@ -71,6 +73,7 @@ class SelectBaseClasses(SelectionCallback):
             # Its one stage lasts as long as the Trainer says.
             Schedule.of((len(selected) + self.m,), 1),
             start=selected,
+            general=general,
             k=k,
             lam=lam,
             selector=selector,
@@ -98,21 +101,10 @@ class SelectBaseClasses(SelectionCallback):
         """Select by the features of the extractor."""
         module = self._loaded(pl_module)
         feature_function(module, self.features)
-        assert self.data is not None
         guest = module is not pl_module
         if guest:
             module.to(trainer.strategy.root_device)
-        problem = problem_of_features(
-            self.data,
-            module,
-            self.features,
-            trainer,
-            self.m,
-            self.k,
-            self.lam,
-            self.cost,
-            self.mu,
-        )
+        problem = self.problem(trainer, module, self.m)
         if guest:
             module.to("cpu")  # its room on the device is for training from now on
         return select_once(trainer, problem, self.selector, self.seed, self.certify)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import numpy as np
 import pytorch_lightning as pl
 from torch import nn
 
+from fsl_basesel.data import ImageSet, NovelTask
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selecting import select
@@ -19,52 +21,31 @@ from lightning_modules.datamodule import BaseClassDataModule
 Result = TypeVar("Result")
 
 
-def problem_of_features(
+def centroids_of(
     data: BaseClassDataModule,
+    novel: NovelTask | None,
     module: nn.Module,
     features: str,
     trainer: pl.Trainer | None,
-    m: int,
-    k: int,
-    lam: float = 0.0,
-    cost: Sequence[float] | None = None,
-    mu: float = 0.0,
-) -> SelectionProblem:
-    """Which `m` candidates to add to the chosen classes, as the features of `module` see it.
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Centroids of the candidates' previews and of the novel classes' support images.
 
-    Centroids are those of the candidates' previews and of the novel classes' support images;
-    without a novel task it is General Selection.
+    Returns:
+        `[|B|, d]`, and `[|N|, d]` or None without a novel task.
     """
+    settings: dict[str, Any] = data.workers | {
+        "persistent_workers": False,
+        "batch_size": data.eval_batch_size,
+        "trainer": trainer,
+    }
 
-    def centroids(images: object, classes: int, title: str) -> object:
-        return image_centroids(
-            images,  # type: ignore[arg-type]
-            classes,
-            module,
-            features,
-            batch_size=data.eval_batch_size,
-            trainer=trainer,
-            title=title,
-            **(data.workers | {"persistent_workers": False}),
-        )
+    def centroids(images: ImageSet, classes: int, title: str) -> np.ndarray:
+        return image_centroids(images, classes, module, features, title=title, **settings)
 
-    pool, novel = data.pool, data.novel
-    candidates = centroids(pool.preview_set(), len(pool), "Candidates")
-    target = None
-    if novel is not None:
-        target = centroids(novel.support_set(), len(novel), "Novel classes")
-    return SelectionProblem.from_centroids(
-        candidates,  # type: ignore[arg-type]
-        target,  # type: ignore[arg-type]
-        m,
-        k,
-        lam,
-        data.class_numbers,
-        cost,
-        mu,
-        names=pool.names,
-        novel_names=None if novel is None else novel.names,
-    )
+    candidates = centroids(data.pool.preview_set(), len(data.pool), "Candidates")
+    if novel is None:
+        return candidates, None
+    return candidates, centroids(novel.support_set(), len(novel), "Novel classes")
 
 
 def select_once(

@@ -1,0 +1,312 @@
+"""Data modules that make their own pool, so that a YAML file can name all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from fsl_basesel.data import (
+    ClassPool,
+    ImageSource,
+    LabellingQueue,
+    NovelTask,
+    counter,
+    from_dataset,
+    glyph_splits,
+    image_folder,
+)
+from fsl_basesel.errors import InputError
+from lightning_modules.datamodule import BaseClassDataModule
+
+PARTS = ("candidates", "pretraining")
+
+
+class GlyphDataModule(BaseClassDataModule):
+    """The embedded data set of written characters; nothing is downloaded.
+
+    Args:
+        domain: "plain", "transfer" or "fine"; see `fsl_basesel.data.glyph_splits`.
+        candidates: number of candidate classes.
+        novel_classes: number of novel classes; 0 is General Selection.
+        pretraining: number of classes to train a first model on, disjoint from the others.
+        part: "candidates" to select from the candidates, "pretraining" to train on the
+            pre-training classes.
+        split_seed: seed of the split and of all images.
+        preview: images a candidate shows before it is chosen.
+        per_class: images of a class.
+        shots: support images of a novel class.
+        queries: test images of a novel class.
+        size: side of the images in pixels.
+        options: see `BaseClassDataModule`.
+
+    Example:
+        >>> data = GlyphDataModule(candidates=20, novel_classes=5, pretraining=5, batch_size=8)
+        >>> len(data.pool), len(data.novel), data.batch_size
+        (20, 5, 8)
+    """
+
+    def __init__(
+        self,
+        domain: str = "plain",
+        candidates: int = 400,
+        novel_classes: int = 100,
+        pretraining: int = 100,
+        part: str = "candidates",
+        split_seed: int = 0,
+        preview: int = 50,
+        per_class: int = 500,
+        shots: int = 20,
+        queries: int = 100,
+        size: int = 28,
+        **options: Any,
+    ) -> None:
+        if part not in PARTS:
+            raise InputError(f"Expected `part` to be one of {', '.join(PARTS)} but got {part!r}.")
+        splits = glyph_splits(
+            domain,
+            candidates,
+            max(1, novel_classes),
+            pretraining,
+            split_seed,
+            preview=preview,
+            per_class=per_class,
+            shots=shots,
+            queries=queries,
+            size=size,
+        )
+        pool, novel = (splits.candidates, splits.novel) if novel_classes else (splits[0], None)
+        if part == "pretraining":
+            pool, novel = splits.pretraining, None
+        super().__init__(pool, novel, **options)
+
+
+class ImageFolderDataModule(BaseClassDataModule):
+    """Pictures in folders, one folder a class: ImageNet, Caltech256, CUB, your own.
+
+    Args:
+        path: folder with one folder for each candidate class.
+        novel_path: the same for the novel classes, where they have a tree of their own.
+        novel_classes: which novel classes, or how many at random: of `novel_path` if there is one,
+            else of `path`. None takes all of `novel_path`, or is General Selection.
+        candidate_classes: how many of the others to draw as candidates; None takes them all.
+        pretraining: how many classes to set aside to train a first model on.
+        part: "candidates" to select from the candidates, "pretraining" to train on the
+            pre-training classes.
+        labelled: folder in which people put the images of chosen classes; `path` then has the
+            previews. See `fsl_basesel.data.LabellingQueue`.
+        queue: file that lists the classes to label.
+        needed: images of a class to wait for.
+        size: side of the images in pixels.
+        channels: 3 for colour, 1 for grey.
+        on_corrupt: "raise" or "skip" for images that cannot be read.
+        split_seed: seed of all draws of classes and images.
+        preview: images a candidate shows before it is chosen; None is 50, or all it has.
+        shots: support images of a novel class.
+        queries: test images of a novel class.
+        options: see `BaseClassDataModule`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        novel_path: str | None = None,
+        novel_classes: int | list[str] | None = None,
+        candidate_classes: int | None = None,
+        pretraining: int = 0,
+        part: str = "candidates",
+        labelled: str | None = None,
+        queue: str = "classes-to-label.json",
+        needed: int = 1,
+        size: int = 84,
+        channels: int = 3,
+        on_corrupt: str = "raise",
+        split_seed: int = 0,
+        preview: int | None = None,
+        shots: int = 20,
+        queries: int = 100,
+        **options: Any,
+    ) -> None:
+        pictures: dict[str, Any] = {
+            "size": size,
+            "channels": channels,
+            "on_corrupt": on_corrupt,
+            "seed": split_seed,
+        }
+        other: ImageSource | None = None
+        if novel_path is not None:
+            other = image_folder(novel_path, **pictures)
+        if labelled is None:
+            pool, novel = parts_of(
+                image_folder(path, **pictures),
+                other,
+                novel_classes,
+                candidate_classes,
+                pretraining,
+                part,
+                split_seed,
+                preview,
+                shots,
+                queries,
+            )
+        else:
+            if candidate_classes is not None or pretraining or (other is None and novel_classes):
+                raise InputError(
+                    "Expected `labelled` without `candidate_classes`, `pretraining` and novel "
+                    "classes of `path`, since people label classes of the whole folder; use "
+                    "`novel_path` for the task."
+                )
+            pool = LabellingQueue(path, labelled, queue, needed=needed, preview=preview, **pictures)
+            novel = None
+            if other is not None:
+                other = some_classes(other, novel_classes, split_seed)
+                novel = NovelTask(other, shots, queries, seed=split_seed)
+        super().__init__(pool, novel, **options)
+
+
+class DatasetDataModule(BaseClassDataModule):
+    """A data set of torchvision or learn2learn, such as Omniglot.
+
+    Args:
+        dataset: the data set with the candidate classes.
+        novel_dataset: the data set with the novel classes, if another.
+        novel_classes: which novel classes, or how many at random: of `novel_dataset` if there is
+            one, else of `dataset`. None takes all of `novel_dataset`, or is General Selection.
+        candidate_classes: how many of the others to draw as candidates; None takes them all.
+        pretraining: how many classes to set aside to train a first model on.
+        part: "candidates" to select from the candidates, "pretraining" to train on the
+            pre-training classes.
+        size: side of the images, for data sets that give pictures of various sizes.
+        split_seed: seed of all draws of classes and images.
+        preview: images a candidate shows before it is chosen; None is 50, or all it has.
+        shots: support images of a novel class.
+        queries: test images of a novel class.
+        options: see `BaseClassDataModule`.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        novel_dataset: Dataset | None = None,
+        novel_classes: int | list[str] | None = None,
+        candidate_classes: int | None = None,
+        pretraining: int = 0,
+        part: str = "candidates",
+        size: int | None = None,
+        split_seed: int = 0,
+        preview: int | None = None,
+        shots: int = 20,
+        queries: int = 100,
+        **options: Any,
+    ) -> None:
+        other = None
+        if novel_dataset is not None:
+            other = from_dataset(novel_dataset, size=size, seed=split_seed)
+        pool, novel = parts_of(
+            from_dataset(dataset, size=size, seed=split_seed),
+            other,
+            novel_classes,
+            candidate_classes,
+            pretraining,
+            part,
+            split_seed,
+            preview,
+            shots,
+            queries,
+        )
+        super().__init__(pool, novel, **options)
+
+
+def divide(
+    source: ImageSource,
+    novel: int | Sequence[str] | None,
+    candidates: int | None,
+    pretraining: int,
+    seed: int,
+) -> tuple[ImageSource, ImageSource | None, ImageSource | None]:
+    """Candidate, novel and pre-training classes of a source, disjoint; None where there are none.
+
+    The pre-training classes are drawn first, so that experiments with different novel tasks can
+    share a first model.
+
+    Args:
+        source: classes and images.
+        novel: how many classes to draw as novel, or which; None for none.
+        candidates: how many to draw as candidates; None takes all that are left.
+        pretraining: how many to draw to train a first model on.
+        seed: seed of the draws.
+
+    Example:
+        >>> import torch
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(6, 1, 4, 4), range(6))
+        >>> [part.names for part in divide(source, 1, None, 2, seed=0)]
+        [('1', '3', '5'), ('2',), ('4', '0')]
+    """
+    named = novel is not None and not isinstance(novel, int)
+    given = source.positions(novel) if named else []  # type: ignore[arg-type]
+    rest = np.array([c for c in range(len(source)) if c not in set(given)], np.int64)
+    order = rest[counter.shuffled(counter.key(seed, "classes"), rest)].tolist()
+    draw = novel if isinstance(novel, int) else 0
+    counts = (pretraining, draw, 1 if candidates is None else candidates)
+    if min(counts[:2]) < 0 or counts[2] < 1 or sum(counts) > len(order):
+        raise InputError(
+            f"Expected pre-training, novel and candidate classes to be at most {len(order)} "
+            "together, the classes there are to draw from, and at least 1 candidate but got "
+            f"{pretraining}, {draw} and {candidates}."
+        )
+    first, left = order[:pretraining], order[pretraining + draw :]
+    task = given or order[pretraining : pretraining + draw]
+    return (
+        source.subset(sorted(left) if candidates is None else left[:candidates]),
+        source.subset(task) if task else None,
+        source.subset(first) if first else None,
+    )
+
+
+def parts_of(
+    source: ImageSource,
+    novel_source: ImageSource | None,
+    novel_classes: int | Sequence[str] | None,
+    candidate_classes: int | None,
+    pretraining: int,
+    part: str,
+    seed: int,
+    preview: int | None,
+    shots: int,
+    queries: int,
+) -> tuple[ClassPool, NovelTask | None]:
+    """The pool and the task of a data module whose classes come from one or two sources."""
+    if part not in PARTS:
+        raise InputError(f"Expected `part` to be one of {', '.join(PARTS)} but got {part!r}.")
+    here = novel_classes if novel_source is None else None
+    candidates, target, first = divide(source, here, candidate_classes, pretraining, seed)
+    if part == "pretraining":
+        if first is None:
+            raise InputError("Expected `pretraining` of at least 1 for part 'pretraining'.")
+        pool = ClassPool(first, preview)
+        pool.expand(range(len(pool)))
+        return pool, None
+    if novel_source is not None:
+        target = some_classes(novel_source, novel_classes, seed)
+    task = None if target is None else NovelTask(target, shots, queries, seed=seed)
+    return ClassPool(candidates, preview), task
+
+
+def some_classes(
+    source: ImageSource, classes: int | Sequence[str] | None, seed: int
+) -> ImageSource:
+    """So many classes at random, or these; None takes them all."""
+    if classes is None:
+        return source
+    if not isinstance(classes, int):
+        return source.subset(classes)
+    if not 1 <= classes <= len(source):
+        raise InputError(
+            f"Expected `novel_classes` from 1 to {len(source)}, the novel classes there are, but "
+            f"got {classes}."
+        )
+    order = counter.shuffled(counter.key(seed, "classes"), range(len(source)))
+    return source.subset(order[:classes].tolist())

@@ -1,0 +1,93 @@
+"""Data modules that make their own pool, and the augmentation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from fsl_basesel.errors import InputError
+from lightning_modules.augment import CropAndFlip
+from lightning_modules.sources import DatasetDataModule, GlyphDataModule, divide
+from tests.lightning_modules.runs import images_of
+
+SMALL = {"per_class": 4, "preview": 2, "shots": 1, "queries": 1, "size": 8}
+
+
+def test_glyph_parts_are_disjoint_and_belong_together() -> None:
+    sizes = {"candidates": 12, "novel_classes": 4, "pretraining": 5}
+    selecting = GlyphDataModule(**sizes, **SMALL)  # type: ignore[arg-type]
+    pretraining = GlyphDataModule(part="pretraining", **sizes, **SMALL)  # type: ignore[arg-type]
+    assert selecting.novel is not None
+    parts = [selecting.pool.names, selecting.novel.names, pretraining.pool.names]
+    assert [len(part) for part in parts] == [12, 4, 5]
+    assert len({name for part in parts for name in part}) == 21
+    assert pretraining.novel is None
+    pretraining.train_dataloader()
+    assert len(pretraining.classes) == 5
+    general = GlyphDataModule(candidates=12, novel_classes=0, pretraining=5, **SMALL)  # type: ignore[arg-type]
+    assert general.novel is None
+    with pytest.raises(InputError, match="`part` to be one of candidates, pretraining but got 'x'"):
+        GlyphDataModule(part="x")
+
+
+def test_classes_are_divided_without_overlap_and_the_first_model_is_shared() -> None:
+    source = images_of([f"class {c}" for c in range(20)])
+    pool, task, first = divide(source, 4, 7, 5, seed=1)
+    assert task is not None
+    assert first is not None
+    assert [len(pool), len(task), len(first)] == [7, 4, 5]
+    assert len({*pool.names, *task.names, *first.names}) == 16
+    _, none, same = divide(source, None, None, 5, seed=1)
+    assert none is None
+    assert same is not None
+    assert same.names == first.names
+    pool, task, _ = divide(source, ["class 3", "class 9"], None, 0, seed=1)
+    assert task is not None
+    assert task.names == ("class 3", "class 9")
+    assert len(pool) == 18
+    with pytest.raises(InputError, match=r"at most 20 together, .* but got 10, 8 and 3"):
+        divide(source, 8, 3, 10, seed=0)
+
+
+def labelled(classes: int, first: int = 0) -> TensorDataset:
+    data = TensorDataset(torch.rand(classes * 5, 1, 8, 8))
+    data.targets = [first + i // 5 for i in range(classes * 5)]  # type: ignore[attr-defined]
+    return data
+
+
+def test_a_data_set_may_hold_the_novel_classes_too_or_another_one_may() -> None:
+    options = {"shots": 2, "queries": 2, "preview": 3}
+    one = DatasetDataModule(labelled(8), novel_classes=3, **options)  # type: ignore[arg-type]
+    assert one.novel is not None
+    assert (len(one.pool), len(one.novel)) == (5, 3)
+    two = DatasetDataModule(labelled(8), labelled(4, first=10), 2, **options)  # type: ignore[arg-type]
+    assert two.novel is not None
+    assert (len(two.pool), len(two.novel)) == (8, 2)
+    assert all(int(name) >= 10 for name in two.novel.names)
+    with pytest.raises(InputError, match=r"`novel_classes` from 1 to 4, .* but got 9"):
+        DatasetDataModule(labelled(8), labelled(4, first=10), 9, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="`pretraining` of at least 1"):
+        DatasetDataModule(labelled(8), part="pretraining", **options)  # type: ignore[arg-type]
+
+
+def test_every_image_is_shifted_and_mirrored_on_its_own() -> None:
+    height, width, padding = 6, 7, 2
+    image = torch.arange(height * width).float().reshape(1, 1, height, width)
+    images = image.repeat(200, 2, 1, 1)
+    torch.manual_seed(0)
+    changed = CropAndFlip(padding)(images)
+    assert changed.shape == images.shape
+    assert torch.equal(changed[:, 0], changed[:, 1])  # channels go together
+    padded = torch.nn.functional.pad(image, [padding] * 4, mode="replicate")[0, 0]
+    possible = set()
+    for top in range(2 * padding + 1):
+        for left in range(2 * padding + 1):
+            cut = padded[top : top + height, left : left + width]
+            possible |= {tuple(cut.flatten().tolist()), tuple(cut.flip(1).flatten().tolist())}
+    seen = {tuple(picture.flatten().tolist()) for picture in changed[:, 0]}
+    assert seen <= possible
+    assert len(seen) > 40  # of 50
+    assert torch.equal(CropAndFlip(0, flip=False)(images), images)
+    with pytest.raises(InputError, match="`padding` to be at least 0"):
+        CropAndFlip(-1)
