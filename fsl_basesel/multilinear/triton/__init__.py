@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import re
 import weakref
+from importlib import import_module
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -16,12 +19,14 @@ from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
 from fsl_basesel.multilinear.triton.settings import (
     ALIGNMENT,
     EPSILON,
+    STATES,
     Settings,
     calculate_settings,
-    compiled_states,
 )
 
-__all__ = ["compiled_states", "place_rows", "value_and_gradient", "value_gradient_left"]
+__all__ = ["place_rows", "supports", "value_and_gradient", "value_gradient_left"]
+
+OLDEST = (3, 4)  # the first Triton whose compiler takes these kernels; comes with torch 2.8
 
 _placed: dict[tuple[int, torch.device], SortedRows] = {}
 
@@ -87,10 +92,15 @@ def value_gradient_left(
         n_candidates=rows.n_candidates,
         decomposition=decomposition,
     )
+    if refusal := _refusal():
+        raise InputError(refusal)
     from fsl_basesel.multilinear.triton import launch
 
     if not (x.is_cuda or launch.INTERPRETED):
-        raise InputError(_NO_GPU)
+        raise InputError(
+            "Expected a GPU that torch can use for the Triton backend but found none; use "
+            'backend="cpu", or backend="torch" for other devices'
+        )
     return launch.value_gradient_left(rows, x, k, settings, deterministic)
 
 
@@ -115,10 +125,27 @@ def place_rows(rows: SortedRows, device: torch.device | str) -> SortedRows:
     return SortedRows(padded(rows.values), padded(rows.order), rows.floor, rows.n_candidates)
 
 
-_NO_GPU = (
-    "Expected a GPU that torch can use for the Triton backend but found none; use "
-    'backend="cpu", or backend="torch" for other devices'
-)
+def supports(rows: SortedRows, k: int) -> bool:
+    """Whether this backend can take these rows: on a GPU, at most 32 states, Triton 3.4 or later.
+
+    Example:
+        >>> import numpy as np
+        >>> supports(SortedRows.from_columns(np.eye(3)), k=1)  # rows on the CPU
+        False
+    """
+    return rows.values.is_cuda and min(k, rows.length) <= STATES[-1] and not _refusal()
+
+
+def _refusal() -> str:
+    """Why the Triton that is installed cannot be used, or nothing."""
+    wanted = f"Expected the package `triton`, version {OLDEST[0]}.{OLDEST[1]} or later, but "
+    way_out = '; install a newer torch, or use backend="torch" or backend="cpu"'
+    if find_spec("triton") is None:
+        return f"{wanted}it is not installed{way_out}"
+    version = import_module("triton").__version__
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST:
+        return f"{wanted}got {version}{way_out}"
+    return ""
 
 
 def _on_device(rows: SortedRows, x: Tensor) -> tuple[SortedRows, Tensor]:

@@ -98,6 +98,14 @@ def test_padding_that_the_storage_does_not_hold_is_not_read() -> None:
     assert launch.readable_width(torch.empty(84).as_strided((3, 20), (32, 1))) == 20
 
 
+def test_an_old_triton_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    triton = pytest.importorskip("triton")
+    monkeypatch.setattr(triton, "__version__", "3.3.1+git")
+    rows = SortedRows.from_columns(np.ones((3, 2)))
+    with pytest.raises(InputError, match=r"3\.4 or later, but got 3\.3\.1\+git; install"):
+        value_and_gradient(rows, torch.zeros(1, 3), k=1, backend="triton")
+
+
 @no_gpu
 def test_without_a_gpu_the_backend_says_what_to_use() -> None:
     pytest.importorskip("triton")
