@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         screen = output.PlainConsole()
         tables.print_comparison(screen, problem, outcomes)
         if out is not None:
-            screen.print(f"Saved to {out}", style="dim")
+            screen.print(f"Saved to {out}", style="dim", soft_wrap=True)
     else:
         output.print_text(texts[args.format](problem, outcomes))
     return 0

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     print_reasons(screen, best)
     output.save_text(saved, best.to_json() + "\n")
     output.save_text(table, compare.to_csv(problem, outcomes))
-    screen.print(Text(f"\nSaved {saved} and {table}", style="dim"))
+    screen.print(Text(f"\nSaved {saved} and {table}", style="dim"), soft_wrap=True)
     return 0
 
 

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             tables.print_chosen(screen, selection, args.top)
         if out is not None:
-            screen.print(f"Saved to {out}", style="dim")
+            screen.print(f"Saved to {out}", style="dim", soft_wrap=True)
     return 0
 
 
