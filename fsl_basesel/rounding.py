@@ -44,7 +44,7 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     best = values[:, 0].astype(np.float64) - problem.floor
     tie = TIE * (problem.mean_over_rows(best) + float(np.abs(problem.modular).max()))
     _exchange_many(problem, x, tie)
-    queue = _queue(problem, x)
+    queue = _queue(problem, x, tie)
     scale = 1.0 / (problem.n_novel * problem.k)
     ends = np.array([0, len(queue) - 1])
     slack = SLACK
@@ -61,11 +61,15 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     return _whole(problem, x)
 
 
-def _queue(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
+def _queue(problem: SelectionProblem, x: np.ndarray, tie: float) -> np.ndarray:
     """Fractional coordinates by falling gradient, ties by index."""
     open_ = np.flatnonzero((x > 0) & (x < 1) & ~problem.is_selected)
     gradient = problem.gradient(x).numpy()[open_]
-    return open_[np.lexsort((open_, -gradient))]
+    by_gradient = np.argsort(-gradient, kind="stable")
+    gaps = -np.diff(gradient[by_gradient], prepend=gradient[by_gradient[:1]])
+    group = np.empty(len(open_), np.int64)
+    group[by_gradient] = np.cumsum(gaps > tie)  # runs of gradients that rounding may have swapped
+    return open_[np.lexsort((open_, group))]
 
 
 def _exchange_many(problem: SelectionProblem, x: np.ndarray, tie: float) -> None:
@@ -78,7 +82,7 @@ def _exchange_many(problem: SelectionProblem, x: np.ndarray, tie: float) -> None
     while True:
         lengths, _ = live_lengths(order, x, problem.k, SLACK)
         steps = problem.sum_over_shards(np.array([np.square(lengths.astype(np.float64)).sum()]))
-        if steps[0] <= LONG or len(queue := _queue(problem, x)) < 2:
+        if steps[0] <= LONG or len(queue := _queue(problem, x, tie)) < 2:
             return
         value, budget = problem.multilinear(x), max(1.0, SHARE * problem.m)
         while True:

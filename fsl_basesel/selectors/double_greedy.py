@@ -17,6 +17,8 @@ from fsl_basesel.rounding import pipage, randomised_pipage
 from fsl_basesel.selectors.base import Choice, Selector, one_of
 from fsl_basesel.selectors.greedy_target import greedy_order
 
+TIE = 1e-12  # jumps of the rates that are closer than this, relative to the levels, are one
+
 
 @dataclass(frozen=True)
 class ContinuousDoubleGreedy(Selector):
@@ -126,8 +128,8 @@ def rates(a: np.ndarray, b: np.ndarray, m: int) -> np.ndarray:
 
     With a' = max(a - l, 0) and b' = max(b + l, 0) the rate is (a - l)/(a + b) cut to [0, 1], which
     falls with l; where a + b = 0 it jumps from 1 to 0 at l = a and anything between is allowed
-    (correction 6 in docs/paper.md). So l* is bracketed, and the rates of the two ends are blended
-    to sum to m exactly: ties share what is left equally.
+    (correction 6 in docs/paper.md). So l* is bracketed closely, and the rates of the two ends are
+    blended to sum to m exactly: ties, also those that rounding hides, share what is left equally.
 
     Args:
         a: `[|B_u|]` gradient at x.
@@ -156,13 +158,16 @@ def _rate(a: float, b: float, level: float) -> float:
 
 @kernel
 def _rates(a: np.ndarray, b: np.ndarray, m: float, out: np.ndarray) -> None:
-    low, high = (-b).min() - 1.0, a.max() + 1.0
+    low, high = (-b).min(), a.max()
+    close = TIE * (abs(low) + abs(high) + high - low)
+    margin = high - low if high > low else 1.0
+    low, high = low - margin, high + margin
     sum_low, sum_high = float(len(a)), 0.0
     ramps = np.arange(len(a))  # candidates whose rate changes within the bracket
     ones, n = 0, len(a)
     newton = False
     level = 0.5 * (low + high)
-    while low < level < high:
+    while low < level < high and high - low > close:
         total, slope = float(ones), 0.0
         for i in range(n):
             u = ramps[i]
