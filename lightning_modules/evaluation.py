@@ -276,4 +276,4 @@ def _accuracies(
             scores = head.scores(support, labels, query, plan.ways)
             right = (scores.argmax(-1) == answers).sum(-1)
             metric.update(block.numbers.to(device), right, len(answers))
-    return tuple(metric.compute().tolist())
+    return tuple(metric.compute().reshape(-1).tolist())  # torchmetrics makes one number a scalar

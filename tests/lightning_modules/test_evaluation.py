@@ -142,6 +142,14 @@ def test_a_head_that_adapts_its_backbone_gets_images():
     assert found.accuracies == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("ways", [None, 3])
+def test_one_episode_is_an_accuracy_without_an_interval(ways: int | None):
+    (several,) = evaluate_novel(model(), noisy_task(), [NearestCentroid()], ways, 2, 3, episodes=4)
+    (one,) = evaluate_novel(model(), noisy_task(), [NearestCentroid()], ways, 2, 3, episodes=1)
+    assert one.accuracies == several.accuracies[:1]
+    assert np.isnan(one.interval)
+
+
 def test_features_that_depend_on_the_batch_are_refused():
     network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64, track_running_stats=False))
     holder = nn.Module()
