@@ -120,7 +120,7 @@ def _compile(
         for place, key in enumerate(function.arg_names)
         if key.endswith("_ptr") or (padded and key in ALIGNED)
     }
-    options = compile_options(lanes, words, gpu.warp_size)
+    options = compile_options(name, words, gpu.warp_size)
     warps = options["num_warps"]
     compiled = triton.compile(
         ASTSource(function, signature, constants, attributes),

@@ -109,20 +109,21 @@ def device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
     return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
 
 
-def compile_options(lanes: int, words: int, warp_size: int) -> dict[str, Any]:
+def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
     """A thread for each lane, fused multiply-adds, a bound on registers where many are asked for.
 
     NVIDIA's assembler decides for itself while the states of a lane take up to 16 words of 32 bits.
-    Above, it sometimes spills a few bytes to win a program; a bound of its own (168: twelve warps a
-    multiprocessor) stops it. The largest, and the scans with one warp a program, get all there are.
+    Above, it sometimes spills a few bytes to win a program; a bound of its own stops it: 184, ten
+    warps a multiprocessor, for the kernels that fill the device, all there are for the others.
 
     Example:
-        >>> compile_options(lanes=64, words=5, warp_size=32)
+        >>> compile_options("replay", words=5, warp_size=32)
         {'num_warps': 2, 'enable_fp_fusion': True}
     """
-    options = {"num_warps": max(1, lanes // warp_size), "enable_fp_fusion": True}
+    lanes = BLOCK if name in ("walk", "summarise", "replay") else warp_size
+    options = {"num_warps": lanes // warp_size, "enable_fp_fusion": True}
     if warp_size == 32 and words > 16:
-        options["maxnreg"] = 168 if lanes > warp_size and words <= 32 else 255
+        options["maxnreg"] = 184 if name in ("summarise", "replay") and words <= 32 else 255
     return options
 
 
@@ -181,7 +182,7 @@ def _walk(block: Block, k: int, settings: Settings, grad: Tensor, deterministic:
             BLOCK=BLOCK,
             DTYPE=DTYPES[x.dtype],
             ATOMIC=not deterministic,
-            **compile_options(BLOCK, words, warp_size()),
+            **compile_options("walk", words, warp_size()),
         )
 
     rows = settings.dense_rows if deterministic else None
@@ -203,9 +204,9 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic:
     rows_grid = (triton.cdiv(n_rows * n_samples, warp_size()),)
     elements = (x, block.similarities, block.order, block.floor, live)
     scans: dict[str, Any] = {"K": states, "UNROLL": scan_unroll(words), "BLOCK": warp_size()}
-    scans |= compile_options(warp_size(), words, warp_size())
+    scans |= compile_options("forward", words, warp_size())
     tiles: dict[str, Any] = {"K": states, "TILE": settings.tile, "BLOCK": BLOCK}
-    tiles |= compile_options(BLOCK, words, warp_size())
+    tiles |= compile_options("replay", words, warp_size())
     for first, last in zip(settings.waves, settings.waves[1:], strict=False):
         summarise_kernel[(triton.cdiv(n_rows * (last - first) * n_samples, BLOCK),)](
             *elements,

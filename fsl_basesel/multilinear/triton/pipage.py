@@ -49,7 +49,7 @@ def exchange(
     best = (rows.values[:, 0].to(x.dtype) - rows.floor).mean()
     tie = TIE * (best + modular.abs().max())
     width = min(readable_width(rows.values), readable_width(rows.order))
-    options = compile_options(lanes, 2 * states, warp_size())
+    options = compile_options("slope", 2 * states, warp_size())
     with device_of(x):
         for _ in range(times):
             slope_kernel[(programs,)](

@@ -18,7 +18,7 @@ def test_no_kernel_spills(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_most_states_do_not_spill(target: str) -> None:
-    for resources in measure(["summarise", "replay"], [target], [32]):
+    for resources in measure(["walk", "summarise", "replay"], [target], [32]):
         assert resources.spills == 0, resources
 
 
