@@ -54,8 +54,8 @@ class NovelEvaluation(pl.Callback):
         queries: images of each class to classify; None is 15 in episodes drawn at random, and all
             test images of the task in the paper's protocol.
         episodes: how many; None is 600 drawn at random and 10 in the paper's protocol.
-        every: "stage": at the end of each stage of a selection callback. "epoch": after every
-            epoch. "end": once, when training ends.
+        every: "stage": at the end of each stage of a selection callback, and of the run. "epoch":
+            after every epoch. "end": once, when training ends.
         novel: the novel task; None is that of the data module.
         seed: seed of random episodes.
         features: attribute of the model that turns images into features.
@@ -113,10 +113,18 @@ class NovelEvaluation(pl.Callback):
         return f"{'all' if self.ways is None else self.ways}way_{self.shots}shot"
 
     @property
+    def _place(self) -> tuple[str, Path | None]:
+        return self.title, self.dirpath
+
+    @property
     def state_key(self) -> str:
         """Different for callbacks with different protocols."""
         return self._generate_state_key(
-            protocol=self.title, queries=self.queries, episodes=self.episodes, seed=self.seed
+            protocol=self.title,
+            queries=self.queries,
+            episodes=self.episodes,
+            seed=self.seed,
+            heads=None if self.heads is None else [head.name for head in self.heads],
         )
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -126,6 +134,13 @@ class NovelEvaluation(pl.Callback):
         self._task(trainer)
         self.rows, self.results, self._due = [], [], None
         others = [one for one in callbacks_of(trainer) if one is not self]
+        for other in others:
+            if isinstance(other, NovelEvaluation) and other._place == self._place:
+                raise InputError(
+                    f"Expected one NovelEvaluation for {self.title} in a folder, as both write "
+                    f"novel_{self.title}.csv, but got two; give one of them a `dirpath`, or put "
+                    "their heads together."
+                )
         first = next((i for i, o in enumerate(others) if isinstance(o, SelectionCallback)), None)
         if first is not None:
             # A new list: Lightning is going through the old one.

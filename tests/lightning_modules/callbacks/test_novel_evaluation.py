@@ -230,6 +230,16 @@ def test_a_novel_task_of_ones_own_comes_first_and_none_is_refused(tmp_path: Path
         trainer.fit(tiny_model(), tiny_data(novel=None))
 
 
+def test_two_evaluations_with_one_file_are_refused_and_with_two_are_fine(tmp_path: Path):
+    selection = SelectBaseClasses(m=4, k=2, verbose=False)
+    twice = [evaluation(every="end"), evaluation(every="end", seed=1)]
+    with pytest.raises(InputError, match=r"as both write novel_3way_1shot\.csv"):
+        tiny_trainer(tmp_path, selection, *twice, max_epochs=1).fit(tiny_model(), tiny_data())
+    twice[1].dirpath = tmp_path / "other"
+    tiny_trainer(tmp_path, selection, *twice, max_epochs=1).fit(tiny_model(), tiny_data())
+    assert len(list(tmp_path.glob("**/novel_3way_1shot.csv"))) == 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"every": "week"}, "one of stage, epoch, end but got 'week'"), ({"shots": 0}, "`shots` to")],
