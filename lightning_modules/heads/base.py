@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +13,7 @@ from lightning_modules.episodes import Episode
 from lightning_modules.heads.normalisation import with_support_statistics
 
 
-class Head(torch.nn.Module):
+class Head(torch.nn.Module, ABC):
     """A few-shot classifier: learns from a support set, then scores queries.
 
     Heads work on features. With a `backbone` they take images and pass them through it; without one

@@ -183,14 +183,15 @@ def test_no_query_has_a_part_in_the_score_of_another(tasks, small_net, kind, run
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_learns_the_tasks(tasks, small_net, tmp_path, kind, precision):
+def test_training_learns_the_tasks(tasks, small_net, tmp_path, kind, precision, device):
     network = small_net().float()
     head = make(kind, network).float()
     head.lr = 0.02
     if kind == "proto-cosine":
         head.scale = 10.0
     single = [(data.float(), labels) for data, labels in tasks]
-    run = trainer(tmp_path, max_epochs=6, precision=precision, limit_val_batches=0)
+    settings = {"precision": precision, "accelerator": "gpu" if device == "cuda" else "cpu"}
+    run = trainer(tmp_path, max_epochs=6, limit_val_batches=0, **settings)
     head.train()
     first = torch.stack([head.training_step(task, 0).detach() for task in single]).mean()
     run.fit(head, Tasks(single))
