@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lightning_modules.base_classifier import BaseClassifier
     from lightning_modules.callbacks.cold_start import ColdStartSelection
     from lightning_modules.callbacks.early_stopping import StageEarlyStopping
+    from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
     from lightning_modules.callbacks.select_base_classes import SelectBaseClasses
     from lightning_modules.datamodule import BaseClassDataModule
 
@@ -21,6 +22,7 @@ _HOMES = {
     "BaseClassDataModule": "lightning_modules.datamodule",
     "BaseClassifier": "lightning_modules.base_classifier",
     "ColdStartSelection": "lightning_modules.callbacks.cold_start",
+    "NovelEvaluation": "lightning_modules.callbacks.novel_evaluation",
     "SelectBaseClasses": "lightning_modules.callbacks.select_base_classes",
     "StageEarlyStopping": "lightning_modules.callbacks.early_stopping",
 }
@@ -30,6 +32,7 @@ __all__ = [
     "BaseClassDataModule",
     "BaseClassifier",
     "ColdStartSelection",
+    "NovelEvaluation",
     "SelectBaseClasses",
     "StageEarlyStopping",
     "require_learn2learn",
