@@ -46,16 +46,17 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     _exchange_many(problem, x, tie)
     queue = _queue(problem, x, tie)
     scale = 1.0 / (problem.n_novel * problem.k)
+    counted = min(problem.k, problem.n_candidates)
     ends = np.array([0, len(queue) - 1])
     slack = SLACK
     while ends[0] < ends[1]:
-        lists = live_prefixes(values, order, problem.floor, x, problem.k, slack)
-        room = Room.of(lists, problem.k)
+        lists = live_prefixes(values, order, problem.floor, x, counted, slack)
+        room = Room.of(lists, counted)
         before = ends.copy()
         if problem.shards > 1:
             _exchange_together(problem, x, queue, ends, tie, lists, room)
         else:
-            _exchange(x, queue, ends, problem.modular, problem.k, scale, tie, lists, room)
+            _exchange(x, queue, ends, problem.modular, counted, scale, tie, lists, room)
         if (ends == before).all():  # even fresh lists did not reach: take them longer
             slack = slack * SLACK
     return _whole(problem, x)
@@ -80,7 +81,7 @@ def _exchange_many(problem: SelectionProblem, x: np.ndarray, tie: float) -> None
     """
     order = problem.sorted_rows.order.numpy()
     while True:
-        lengths, _ = live_lengths(order, x, problem.k, SLACK)
+        lengths, _ = live_lengths(order, x, min(problem.k, problem.n_candidates), SLACK)
         steps = problem.sum_over_shards(np.array([np.square(lengths.astype(np.float64)).sum()]))
         if steps[0] <= LONG or len(queue := _queue(problem, x, tie)) < 2:
             return
@@ -239,10 +240,10 @@ def _exchange_together(
     """`_exchange` for rows on several processes: two slopes are summed over them an exchange."""
     scale = problem.n_novel * problem.k
     half = (ends[1] - ends[0]) // 2
-    slopes = np.empty(len(room.todo))
+    slopes, counted = np.empty(len(room.todo)), min(problem.k, problem.n_candidates)
     while ends[0] < ends[1] and (ends[1] - ends[0] > half or half == 0):
         pair = queue[ends]
-        local = [_slope(x, problem.k, u, lists, room, slopes) for u in pair]
+        local = [_slope(x, counted, u, lists, room, slopes) for u in pair]
         both = problem.sum_over_shards(np.array(local)) / scale - problem.modular[pair]
         if np.isnan(both).any():
             break  # on every process alike: a NaN of one spoils the sum of all

@@ -7,8 +7,10 @@ on any device), `triton` (GPU), and the dispatcher here. All share the signature
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -34,6 +36,12 @@ def choose_backend(rows: SortedRows, x: Tensor, k: int) -> str:
     if device == "cpu":
         return "cpu"
     return "triton" if device == "cuda" and find_spec("triton") else "torch"
+
+
+@cache
+def _backend(name: str) -> ModuleType:
+    """The module of a backend, imported when it is first needed."""
+    return import_module(f"{__name__}.{BACKENDS[name]}")
 
 
 def value_and_gradient(
@@ -69,10 +77,11 @@ def value_and_gradient(
         raise InputError(
             f"Expected `backend` to be one of auto, {', '.join(BACKENDS)} but got {backend!r}"
         )
-    module = import_module(f"{__name__}.{BACKENDS[name]}")
     # Of |B| candidates no more than |B| count: a larger K changes what the sum is divided by alone.
     counted = max(1, min(k, rows.n_candidates))
-    value, gradient = module.value_and_gradient(rows, x.reshape(-1, rows.n_candidates), counted)
+    value, gradient = _backend(name).value_and_gradient(
+        rows, x.reshape(-1, rows.n_candidates), counted
+    )
     if counted < k:
         value = rows.floor + (value - rows.floor) * (counted / k)
         gradient = gradient * (counted / k)

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
-from fsl_basesel.multilinear.walk import LANES, scratch, walk
+from fsl_basesel.multilinear.walk import scratch_for, walk
 from fsl_basesel.parallel import map_blocks
 
 SIZES = (1, 2, 3, 5, 7, 10, 16, 24, 32)  # of K compiled for; above: the next multiple of 32
 EPSILON = {torch.float64: 1e-13, torch.float32: 1e-6}
-MIN_ROWS, MAX_BLOCKS = 8 * LANES, 64
+MIN_ROWS, MAX_BLOCKS = 128, 64
+WORK_PER_BLOCK = 1 << 20  # positions times states: some tenths of a millisecond
 
 
 def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -20,55 +21,65 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
 
     The walk down a row stops once the row has K+1 entries but for a probability of 1e-6 (float32)
     or 1e-13 (float64); the error is at most that times the range of the similarities. Blocks of
-    rows depend on |N| alone and their sums are added in order in float64, so the result does not
-    depend on the number of threads.
+    rows depend on the problem alone and their sums are added in order in float64, so the result
+    does not depend on the number of threads.
 
-    Memory: S |B| float64 a block (at most 64 blocks) and some hundred kilobytes a thread.
+    Memory: S |B| float64 a block (at most 64 blocks) and a few megabytes a thread.
 
     Raises:
         PrefixTooShortError: the rows hold only a prefix and a walk ran past it.
     """
-    size = next((s for s in SIZES if s >= k), -(-k // 32) * 32)
-    states = (0,) * size
-    values, order = rows.values.numpy().reshape(-1), rows.order.numpy().reshape(-1)
+    states = (0,) * next((s for s in SIZES if s >= k), -(-k // 32) * 32)
+    values, order = rows.flat
     points = x.detach().contiguous().numpy()
-    floor = points.dtype.type(rows.floor)
-    epsilon = EPSILON[x.dtype]
+    length, dtype, epsilon = rows.length, points.dtype, EPSILON[x.dtype]
+    floor = dtype.type(rows.floor)
 
-    def block(start: int, stop: int) -> tuple[list[float], np.ndarray, float]:
-        gradient = np.zeros(points.shape, np.float64)
-        room = scratch(states, rows.length, points.dtype)
-        sums, left = [], 0.0
-        for point, slopes in zip(points, gradient, strict=True):
-            total, rest = walk(
-                values,
-                order,
-                rows.length,
-                floor,
-                point,
-                states,
-                k,
-                epsilon,
-                start,
-                stop,
-                slopes,
-                *room,
-            )
-            sums.append(total)
-            left = max(left, rest)
+    def block(start: int, stop: int) -> tuple[np.ndarray, np.ndarray, float]:
+        gradient, sums = np.zeros(points.shape), np.zeros(len(points))
+        room = scratch_for(states, length, dtype)
+        left = walk(
+            values,
+            order,
+            length,
+            floor,
+            points,
+            states,
+            k,
+            epsilon,
+            start,
+            stop,
+            gradient,
+            sums,
+            room,
+        )
         return sums, gradient, left
 
-    per_block = max(MIN_ROWS, -(-rows.n_novel // MAX_BLOCKS))
-    done = map_blocks(block, rows.n_novel, per_block)
+    done = map_blocks(block, rows.n_novel, rows_per_block(rows, points, len(states)))
     if not rows.complete and (left := max(rest for _, _, rest in done)) >= epsilon:
-        raise PrefixTooShortError(rows.length, left)
-    value, gradient = np.zeros(len(points)), np.zeros(points.shape)
-    for sums, part, _ in done:
+        raise PrefixTooShortError(length, left)
+    value, gradient, _ = done[0]
+    for sums, part, _ in done[1:]:
         value += sums
         gradient += part
-    value /= k * rows.n_novel
-    gradient /= k * rows.n_novel
-    return _tensor(value + rows.floor, points.dtype), _tensor(gradient, points.dtype)
+    scale = k * rows.n_novel
+    value /= scale
+    gradient /= scale
+    return _tensor(value + rows.floor, dtype), _tensor(gradient, dtype)
+
+
+def rows_per_block(rows: SortedRows, points: np.ndarray, states: int) -> int:
+    """How many rows are worth a thread's while, from the length of walk that x lets expect.
+
+    A power of two, so that the last bits of a mean do not decide.
+    """
+    if rows.n_novel <= MIN_ROWS:
+        return MIN_ROWS
+    mean = float(points.sum()) / max(1, points.size)
+    expected = min(rows.length, (states + 30) / max(mean, 1e-9))
+    work = max(1.0, expected * (states + 3) * len(points))
+    size = 1 << max(0, round(WORK_PER_BLOCK / work).bit_length())
+    return max(MIN_ROWS, size, -(-rows.n_novel // MAX_BLOCKS))
 
 
 def _tensor(array: np.ndarray, dtype: np.dtype) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -66,6 +67,11 @@ class SortedRows:
     def complete(self) -> bool:
         """Whether the rows hold every candidate."""
         return self.length == self.n_candidates
+
+    @cached_property
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """`values` and `order` as flat numpy arrays on the same memory, for the CPU."""
+        return self.values.numpy().reshape(-1), self.order.numpy().reshape(-1)
 
     def to(self, device: torch.device | str) -> SortedRows:
         """The same rows on another device."""

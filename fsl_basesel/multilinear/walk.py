@@ -10,6 +10,8 @@ cache on disk serves each. Indices are unsigned, which spares a test for negativ
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from fsl_basesel.compiled import kernel
@@ -22,19 +24,28 @@ AHEAD = 128  # positions of the next tile to ask memory for
 
 ZERO, ONE, WIDE = np.uint64(0), np.uint64(1), np.uint64(LANES)
 
+_kept = threading.local()
+
 States = tuple[int, ...]  # as many entries as the largest K the kernel serves
 
 
-def scratch(states: States, length: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """Records of a chunk, states at the start of every chunk, and x along rows of `length`."""
-    width = (len(states) + 1) * LANES
-    record = int(record_size(states))
-    chunk = max(STRIP, CHUNK_BYTES // (record * dtype.itemsize))
-    return (
-        _aligned((chunk + 1) * record, dtype),
-        _aligned((length // chunk + 2) * width, dtype),
-        _aligned(length * LANES, dtype),
-    )
+def scratch_for(states: States, length: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    """Records of a chunk, states at the start of every chunk, and x along rows of `length`.
+
+    A thread keeps what it used last: at |B| = 21000 and K = 5 some two megabytes in float32.
+    """
+    key = (len(states), length, dtype)
+    if getattr(_kept, "key", None) != key:
+        width = (len(states) + 1) * LANES
+        record = int(record_size(states))
+        chunk = max(STRIP, CHUNK_BYTES // (record * dtype.itemsize))
+        _kept.arrays = (
+            _aligned((chunk + 1) * record, dtype),
+            _aligned((length // chunk + 2) * width, dtype),
+            _aligned(length * LANES, dtype),
+        )
+        _kept.key = key
+    return _kept.arrays
 
 
 def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
@@ -153,107 +164,146 @@ def walk(
     order: np.ndarray,
     length: int,
     floor: float,
-    x: np.ndarray,
+    points: np.ndarray,
     states: States,
     k: int,
     epsilon: float,
     start: int,
     stop: int,
     gradient: np.ndarray,
-    work: np.ndarray,
-    marks: np.ndarray,
-    along: np.ndarray,
-) -> tuple[float, float]:
-    """Add the slopes of rows start..stop to `gradient`; return the sum of F_n and what is left.
-
-    "What is left" is the largest probability, over the rows, of having at most K entries after the
-    last position looked at: the error made by stopping is below it times the range of f.
+    sums: np.ndarray,
+    scratch: tuple[np.ndarray, ...],
+) -> float:
+    """Add the slopes of rows start..stop to `gradient` and their F_n to `sums`, for every point.
 
     A kernel for `len(states)` serves every smaller K exactly: the walk begins in the state that
-    leaves K more to go. States are kept for one chunk of positions; a longer walk notes them where
-    each chunk begins and replays the chunk on the way back, so the records stay in the L2 cache and
-    scratch does not grow with K times |B|.
+    leaves K more to go.
 
     Args:
         values: flat, rows of `length` entries, like `order`.
         order: columns of the values.
         length: entries of a row.
-        floor: what a missing entry counts as.
-        x: `[|B|]` probabilities.
+        floor: what a missing entry counts as, in the type of the points.
+        points: `[S, |B|]` probabilities.
         states: a tuple of any content as long as the largest K served.
         k: how many similarities count.
         epsilon: probability at which a row is done.
         start: first row.
         stop: row behind the last.
-        gradient: `[|B|]` float64, added to.
-        work: see `scratch`, like `marks` and `along`.
-        marks: states at the start of every chunk.
-        along: x along the rows of a tile.
+        gradient: `[S, |B|]` float64, added to.
+        sums: `[S]` float64, added to.
+        scratch: see `scratch_for`.
+
+    Returns:
+        The largest probability, over rows and points, of having at most K entries after the last
+        position looked at: the error made by stopping is below it times the range of f.
     """
     size, end = np.uint64(length), np.uint64(stop)
+    left, reach = 0.0, ZERO
+    for row in range(np.uint64(start), end, WIDE):
+        live = min(WIDE, end - row)
+        if row + WIDE < end:  # ask memory for as much of the next tile as the last one needed
+            ask(order, (row + WIDE) * size, size, WIDE, min(np.uint64(AHEAD), reach))
+            ask(values, (row + WIDE) * size, size, WIDE, min(np.uint64(AHEAD), reach))
+        for s in range(len(points)):
+            total, rest, reach = walk_tile(
+                values,
+                order,
+                row * size,
+                size,
+                live,
+                floor,
+                points[s],
+                states,
+                k,
+                epsilon,
+                gradient[s],
+                scratch,
+            )
+            sums[s] += total
+            left = max(left, rest)
+    return left
+
+
+@kernel
+def walk_tile(
+    values: np.ndarray,
+    order: np.ndarray,
+    base: int,
+    size: int,
+    live: int,
+    floor: float,
+    x: np.ndarray,
+    states: States,
+    k: int,
+    epsilon: float,
+    gradient: np.ndarray,
+    scratch: tuple[np.ndarray, ...],
+) -> tuple[float, float, np.uint64]:
+    """The sum of F_n over `live` rows from entry `base` on, what is left, and where the walk ended.
+
+    States are kept for one chunk of positions; a longer walk notes them where each chunk begins and
+    replays the chunk on the way back, so the records stay in the L2 cache and scratch does not grow
+    with K times |B|.
+    """
+    work, marks, along = scratch
     last = np.uint64(len(states)) * WIDE
     width = last + WIDE
     x_at, q_at, record = width, width + WIDE, record_size(states)
     chunk = np.uint64(len(work)) // record - ONE
     first = last - np.uint64(k) * WIDE
-    total, left = 0.0, 0.0
-    for row in range(np.uint64(start), end, WIDE):
-        live = min(WIDE, end - row)
-        base = row * size
-        for s in range(width):
-            marks[s] = 0
-        for s in range(first, first + WIDE):
-            marks[s] = 1
-        copy(marks, ZERO, work, ZERO, width)
-        for lane in range(live, WIDE):  # lanes without a row finish at once
-            for i in range(chunk):
-                work[i * record + x_at + lane] = 1
-        at, n, mark = ZERO, ZERO, ZERO  # where the chunk starts, how much of it is done, its states
-        worst = 1.0
-        while at + n < size and worst >= epsilon:
-            if n == chunk:
-                mark += width
-                copy(work, n * record, marks, mark, width)
-                copy(work, n * record, work, ZERO, width)
-                at += n
-                n = ZERO
-                ask(order, base + at + chunk, size, live, chunk)
-            todo = min(max(np.uint64(STRIP), (at + n) >> np.uint64(2)), min(chunk, size - at) - n)
-            place = n * record + x_at
-            for lane in range(live):
-                gather(x, order, base + lane * size + at + n, work, place + lane, record, todo)
-            for i in range(todo):
-                store(along, (at + n + i) * WIDE, load(work, place + i * record))
-            forward(work, states, n, n + todo)
-            n += todo
-            worst = largest_mass(work, states, n * record, live)
-        left = max(left, worst)
-        if row + WIDE < end:
-            ask(order, base + WIDE * size, size, WIDE, min(np.uint64(AHEAD), at + n))
-            ask(values, base + WIDE * size, size, WIDE, min(np.uint64(AHEAD), at + n))
-        for s in range(width):
-            work[n * record + s] = 0
-        while True:
-            if at > ZERO:
-                ask(order, base + at - chunk, size, live, chunk)
-                ask(values, base + at - chunk, size, live, chunk)
-            for lane in range(live):
-                lift(values, base + lane * size + at, floor, work, q_at + lane, record, n)
-            backward(work, states, n)
-            for lane in range(live):
-                scatter(gradient, order, base + lane * size + at, work, q_at + lane, record, n)
-            if at == ZERO:
-                break
-            at -= chunk
-            n = chunk
-            copy(work, ZERO, marks, mark, width)
-            copy(marks, mark - width, work, ZERO, width)
-            for i in range(n):
-                store(work, i * record + x_at, load(along, (at + i) * WIDE))
-            forward(work, states, ZERO, n)
-            copy(marks, mark, work, n * record, width)
-            mark -= width
+    for s in range(width):
+        marks[s] = 0
+    for s in range(first, first + WIDE):
+        marks[s] = 1
+    copy(marks, ZERO, work, ZERO, width)
+    for lane in range(live, WIDE):  # lanes without a row finish at once
+        for i in range(chunk):
+            work[i * record + x_at + lane] = 1
+    at, n, mark = ZERO, ZERO, ZERO  # where the chunk starts, how much of it is done, its states
+    left = 1.0
+    while at + n < size and left >= epsilon:
+        if n == chunk:
+            mark += width
+            copy(work, n * record, marks, mark, width)
+            copy(work, n * record, work, ZERO, width)
+            at += n
+            n = ZERO
+            ask(order, base + at + chunk, size, live, chunk)
+        todo = min(max(np.uint64(STRIP), (at + n) >> np.uint64(2)), min(chunk, size - at) - n)
+        place = n * record + x_at
         for lane in range(live):
-            for s in range(first + lane, last, WIDE):
-                total += work[s]
-    return total, left
+            gather(x, order, base + lane * size + at + n, work, place + lane, record, todo)
+        for i in range(todo):
+            store(along, (at + n + i) * WIDE, load(work, place + i * record))
+        forward(work, states, n, n + todo)
+        n += todo
+        left = largest_mass(work, states, n * record, live)
+    reach = at + n
+    for s in range(width):
+        work[n * record + s] = 0
+    while True:
+        if at > ZERO:
+            ask(order, base + at - chunk, size, live, chunk)
+            ask(values, base + at - chunk, size, live, chunk)
+        for lane in range(live):
+            lift(values, base + lane * size + at, floor, work, q_at + lane, record, n)
+        backward(work, states, n)
+        for lane in range(live):
+            scatter(gradient, order, base + lane * size + at, work, q_at + lane, record, n)
+        if at == ZERO:
+            break
+        at -= chunk
+        n = chunk
+        copy(work, ZERO, marks, mark, width)
+        copy(marks, mark - width, work, ZERO, width)
+        for i in range(n):
+            store(work, i * record + x_at, load(along, (at + i) * WIDE))
+        forward(work, states, ZERO, n)
+        copy(marks, mark, work, n * record, width)
+        mark -= width
+    total = 0.0
+    for lane in range(live):
+        for s in range(first + lane, last, WIDE):
+            total += work[s]
+    return total, left, reach
