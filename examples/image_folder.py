@@ -18,8 +18,12 @@ import pytorch_lightning as pl
 from PIL import Image
 
 from fsl_basesel.data import GlyphSource, glyph_codes, image_folder, split_classes
-from lightning_modules import BaseClassDataModule, BaseClassifier, SelectBaseClasses
-from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
+from lightning_modules import (
+    BaseClassDataModule,
+    BaseClassifier,
+    NovelEvaluation,
+    SelectBaseClasses,
+)
 from lightning_modules.heads import NearestCentroid, SoftmaxRegression
 
 

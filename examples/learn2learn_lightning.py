@@ -17,8 +17,7 @@ from learn2learn.algorithms import LightningANIL, LightningMAML, LightningProtot
 from torch import nn
 
 from fsl_basesel.data import ClassPool, NovelTask
-from lightning_modules import ColdStartSelection
-from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
+from lightning_modules import ColdStartSelection, NovelEvaluation
 from lightning_modules.heads import NearestCentroid
 from lightning_modules.learn2learn import SelectedTasks
 
