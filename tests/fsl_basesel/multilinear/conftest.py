@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
 
 
+@pytest.fixture(scope="session")
+def numba_ready() -> None:
+    """Numba learns what `np.empty` is at its first compilation, so that comes before the poison."""
+    numba.njit(lambda: np.zeros(1))()
+
+
 @pytest.fixture
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+def poisoned(numba_ready: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory asked for without contents holds NaN or the largest integer, so gaps show."""
 
     def numpy_poison(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
