@@ -114,12 +114,13 @@ def place_rows(rows: SortedRows, device: torch.device | str) -> SortedRows:
         (torch.Size([3, 3]), 16)
     """
     width = -(-rows.length // ALIGNMENT) * ALIGNMENT
+    target = torch.empty(0, device=device).device  # "cuda" is one of its devices
 
     def padded(tensor: Tensor) -> Tensor:
-        if tensor.device == torch.device(device) and tensor.stride() == (width, 1):
+        if tensor.device == target and tensor.stride() == (width, 1):
             return tensor
-        out = torch.zeros(tensor.shape[0], width, dtype=tensor.dtype, device=device)
-        out[:, : rows.length] = tensor.to(device)
+        out = torch.zeros(tensor.shape[0], width, dtype=tensor.dtype, device=target)
+        out[:, : rows.length] = tensor.to(target)
         return out[:, : rows.length]
 
     return SortedRows(padded(rows.values), padded(rows.order), rows.floor, rows.n_candidates)
