@@ -1,0 +1,1 @@
+"""What a run came to, for people: paired statistics, figures, and one HTML page."""

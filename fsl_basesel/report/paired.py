@@ -1,0 +1,224 @@
+"""Paired statistics of methods: means over seeds and differences to a reference on common seeds.
+
+Rows are dicts with the columns of `results.csv` (numbers or their text). Seeds share everything but
+the method (pre-trained model, supports, test sets), so a difference is taken seed by seed and its
+interval is far narrower than the intervals of the two means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fsl_basesel.errors import InputError
+
+REFERENCE = "Random"
+"""The label that others are compared with."""
+
+COMPARISON = ("experiment", "domain", "setting", "m", "head", "shots")
+"""Columns in which rows must agree to be compared; a column that is absent agrees with itself."""
+
+_NUMBERS = ("m", "shots", "seed", "k", "lam", "accuracy", "value", "upper_bound", "gap", "seconds")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean of `n` independent values and its Student t interval.
+
+    Attributes:
+        n: How many values.
+        mean: Their mean.
+        half_width: Half the width of the interval; None for a single value, which has none.
+    """
+
+    n: int
+    mean: float
+    half_width: float | None
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval."""
+        return None if self.half_width is None else self.mean - self.half_width
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval."""
+        return None if self.half_width is None else self.mean + self.half_width
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies on one side of zero."""
+        return self.half_width is not None and abs(self.mean) > self.half_width
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method in one comparison: a line of the table.
+
+    Attributes:
+        key: Values of the columns of the comparison, by default those of `COMPARISON`.
+        label: Name of the method as shown.
+        accuracy: Mean accuracy over seeds.
+        difference: Accuracy minus that of the reference on the seeds both have; None for the
+            reference itself and where no seed is common.
+        value: Mean h of the selections; None where no row tells.
+        gap: Mean certified gap; None where no row tells.
+        seconds: Mean time of a selection; None where no row tells.
+    """
+
+    key: dict[str, Any]
+    label: str
+    accuracy: Estimate
+    difference: Estimate | None
+    value: float | None
+    gap: float | None
+    seconds: float | None
+
+
+def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """Mean and t interval of independent values.
+
+    Example:
+        >>> one = estimate([0.50, 0.52, 0.54])
+        >>> one.n, round(one.mean, 3), round(one.half_width, 4)
+        (3, 0.52, 0.0497)
+    """
+    array = np.asarray(values, np.float64)
+    if not array.size:
+        raise InputError("Expected at least one value to estimate from but got none.")
+    mean = math.fsum(array) / array.size
+    if array.size == 1:
+        return Estimate(1, mean, None)
+    error = float(array.std(ddof=1)) / math.sqrt(array.size)
+    quantile = float(stats.t.ppf(0.5 + confidence / 2, array.size - 1))
+    return Estimate(int(array.size), mean, quantile * error)
+
+
+def paired_difference(
+    ours: Mapping[Any, float], reference: Mapping[Any, float], confidence: float = 0.95
+) -> Estimate | None:
+    """Mean difference on common seeds and its interval; None without a common seed.
+
+    Args:
+        ours: A value for each seed.
+        reference: The value to compare with, for each seed.
+        confidence: Of the interval.
+
+    Example:
+        >>> better = paired_difference({0: 0.60, 1: 0.70, 7: 0.1}, {0: 0.58, 1: 0.67, 2: 0.9})
+        >>> better.n, round(better.mean, 3)
+        (2, 0.025)
+    """
+    common = [seed for seed in ours if seed in reference]
+    if not common:
+        return None
+    return estimate([ours[seed] - reference[seed] for seed in common], confidence)
+
+
+def summarise(
+    rows: Iterable[Mapping[str, Any]],
+    reference: str = REFERENCE,
+    by: Sequence[str] = COMPARISON,
+    confidence: float = 0.95,
+) -> list[Line]:
+    """A line for each method of each comparison, in the order in which they first appear.
+
+    Rows without an accuracy do not count. The same seed twice under one label is one result if the
+    accuracies agree, and an error if they do not: then the label covers two methods.
+
+    Args:
+        rows: Dicts with the columns of `results.csv`; `label`, `seed` and `accuracy` are needed.
+        reference: Label that the others are compared with.
+        by: Columns in which rows must agree to be compared.
+        confidence: Of the intervals.
+
+    Example:
+        >>> rows = [
+        ...     {"label": label, "seed": seed, "accuracy": a + seed / 100}
+        ...     for seed in (0, 1, 2)
+        ...     for label, a in (("Random", 0.5), ("Alg. 1", 0.52))
+        ... ]
+        >>> for line in summarise(rows):
+        ...     print(line.label, round(line.accuracy.mean, 2), line.difference)
+        Random 0.51 None
+        Alg. 1 0.53 Estimate(n=3, mean=0.02..., half_width=...)
+    """
+    comparisons: dict[tuple[Any, ...], dict[str, dict[Any, dict[str, Any]]]] = {}
+    for number, raw in enumerate(rows, 1):
+        row = _parsed(raw, number)
+        if row["accuracy"] is None:
+            continue
+        key = tuple(row.get(column) for column in by)
+        seeds = comparisons.setdefault(key, {}).setdefault(row["label"], {})
+        known = seeds.setdefault(row["seed"], row)
+        if known["accuracy"] != row["accuracy"]:
+            where = ", ".join(f"{name}={value}" for name, value in zip(by, key, strict=True))
+            raise InputError(
+                f"Expected one accuracy for {row['label']!r} and seed {row['seed']} ({where}) but "
+                f"got {known['accuracy']} and {row['accuracy']}; give each method its own label, "
+                "or remove the outdated row."
+            )
+    return [
+        _line(dict(zip(by, key, strict=True)), label, methods, reference, confidence)
+        for key, methods in comparisons.items()
+        for label in methods
+    ]
+
+
+def _line(
+    key: dict[str, Any],
+    label: str,
+    methods: Mapping[str, Mapping[Any, Mapping[str, Any]]],
+    reference: str,
+    confidence: float,
+) -> Line:
+    seeds = methods[label]
+    ours = {seed: row["accuracy"] for seed, row in seeds.items()}
+    theirs = {seed: row["accuracy"] for seed, row in methods.get(reference, {}).items()}
+    return Line(
+        key=key,
+        label=label,
+        accuracy=estimate(list(ours.values()), confidence),
+        difference=None if label == reference else paired_difference(ours, theirs, confidence),
+        value=_mean(row.get("value") for row in seeds.values()),
+        gap=_mean(row.get("gap") for row in seeds.values()),
+        seconds=_mean(row.get("seconds") for row in seeds.values()),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _parsed(raw: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The row with numbers as numbers and blanks as None."""
+    for needed in ("label", "seed", "accuracy"):
+        if needed not in raw:
+            raise InputError(
+                f"Expected rows with a column {needed!r} but row {number} has "
+                f"{', '.join(map(str, raw)) or 'none'}."
+            )
+    return {
+        name: _number(value, name, number) if name in _NUMBERS else value
+        for name, value in raw.items()
+    }
+
+
+def _number(value: Any, name: str, row: int) -> int | float | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"Expected a number in column {name!r} of row {row} but got {value!r}."
+        ) from error
+    if math.isnan(number):
+        return None
+    return int(number) if number.is_integer() and name in ("m", "shots", "seed", "k") else number
