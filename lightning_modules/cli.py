@@ -15,6 +15,7 @@ from pytorch_lightning.loggers import CSVLogger
 from fsl_basesel.errors import InputError
 from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.callbacks.base import SelectionCallback
+from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
 from lightning_modules.datamodule import BaseClassDataModule
 
 DESCRIPTION = (
@@ -26,8 +27,9 @@ DESCRIPTION = (
 class FitCLI(LightningCLI):
     """Lightning's command line with one folder a run, in which everything of it is kept.
 
-    `run/checkpoints` has the checkpoints, `run/selection-stage-i.json` the selections and
-    `run/metrics/version_i` the logged figures and the settings of the i-th start.
+    `run/checkpoints` has the checkpoints, `run/selection-stage-i.json` the selections, `run/*.csv`
+    the accuracies on the novel task and `run/metrics/version_i` the logged figures and the settings
+    of the i-th start.
     """
 
     def __init__(self, args: Sequence[str] | None = None) -> None:
@@ -101,10 +103,10 @@ class FitCLI(LightningCLI):
         if not saving and settings["enable_checkpointing"] is not False:
             callbacks.append(ModelCheckpoint(self.checkpoints, save_last=True))
         for callback in callbacks:
-            if isinstance(callback, SelectionCallback) and callback.dirpath is None:
-                callback.dirpath = self.folder
-            elif isinstance(callback, ModelCheckpoint) and callback.dirpath is None:
-                callback.dirpath = str(self.checkpoints)
+            if isinstance(callback, SelectionCallback | NovelEvaluation):
+                callback.dirpath = callback.dirpath or self.folder
+            elif isinstance(callback, ModelCheckpoint):
+                callback.dirpath = callback.dirpath or str(self.checkpoints)
         defaults["callbacks"] = callbacks
         return super().instantiate_trainer(**(defaults | kwargs))
 

@@ -63,7 +63,7 @@ class BaseClassDataModule(pl.LightningDataModule):
         seed: int = 0,
         val_per_class: int = 0,
         augment: Augmentation | None = None,
-        eval_batch_size: int = 256,
+        eval_batch_size: int = 128,
         num_workers: int = 0,
         pin_memory: bool = False,
         persistent_workers: bool = False,

@@ -234,7 +234,11 @@ class SelectionCallback(pl.Callback):
     ) -> None:
         """Make dropout and the like a function of (seed, epoch, batch, process)."""
         place = (trainer.current_epoch, batch_idx, trainer.global_rank)
-        torch.manual_seed(step_seed(self.seed, "step", *place))
+        seed = step_seed(self.seed, "step", *place)
+        if pl_module.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # the line below takes 0.3 ms
+        else:
+            torch.manual_seed(seed)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note what the epoch came to, for the table."""

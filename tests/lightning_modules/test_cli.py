@@ -20,7 +20,7 @@ from lightning_modules.cli import FitCLI
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL_GLYPHS = [
     "--data.candidates=16", "--data.novel_classes=3", "--data.pretraining=3", "--data.per_class=6",
-    "--data.preview=3", "--data.shots=2", "--data.queries=2", "--data.size=8",
+    "--data.preview=3", "--data.shots=5", "--data.queries=1", "--data.size=8",
     "--data.batch_size=8", "--trainer.enable_progress_bar=false", "--trainer.accelerator=cpu",
     "--trainer.enable_model_summary=false",
 ]  # fmt: skip
@@ -48,6 +48,7 @@ def test_a_cold_start_from_its_config_leaves_everything_in_its_folder(tmp_path: 
         "selection-stage-1.json",
         "selection-stage-2.json",
         "checkpoints/last.ckpt",
+        "novel_allway_5shot.csv",
         "metrics/version_0/metrics.csv",
         "metrics/version_0/config.yaml",
     } <= found
@@ -103,7 +104,7 @@ def pictures(folder: Path, classes: int, count: int, tint: int = 0) -> None:
 
 
 SMALL_FOLDER = [
-    "--data.size=8", "--data.shots=2", "--data.queries=2", "--data.batch_size=4",
+    "--data.size=8", "--data.shots=5", "--data.queries=1", "--data.batch_size=4",
     "--data.num_workers=0", "--model.backbone=conv3", "--model.in_channels=3",
     "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
     "--trainer.enable_model_summary=false", "--trainer.limit_train_batches=1",
@@ -112,9 +113,9 @@ SMALL_FOLDER = [
 
 def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     pictures(tmp_path / "data" / "pool", 5, 6)
-    pictures(tmp_path / "data" / "task", 2, 5, tint=1)
+    pictures(tmp_path / "data" / "task", 2, 6, tint=1)
     config = yaml.safe_load((CONFIGS / "image-folder.yaml").read_text())
-    config["trainer"]["callbacks"][0]["init_args"] |= {"schedule": [2, 3], "epochs_per_stage": 1}
+    config["trainer"]["callbacks"][1]["init_args"] |= {"schedule": [2, 3], "epochs_per_stage": 1}
     Path("own.yaml").write_text(yaml.safe_dump(config))
     words = [*SMALL_FOLDER, "--data.val_per_class=1", "--data.augment.padding=2"]
     assert main(["fit", "--config", "own.yaml", *words]) == 0
@@ -125,7 +126,7 @@ def test_labelling_stops_with_a_message_and_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pictures(tmp_path / "data" / "previews", 4, 3)
-    pictures(tmp_path / "data" / "task", 2, 5, tint=1)
+    pictures(tmp_path / "data" / "task", 2, 6, tint=1)
     words = [
         *SMALL_FOLDER, "--data.needed=3",
         "--trainer.callbacks.schedule=[1,2]", "--trainer.callbacks.epochs_per_stage=1",
@@ -169,7 +170,7 @@ def test_the_papers_configs_have_the_papers_settings(monkeypatch: Any) -> None:
         assert list(model["milestones"]) == [25, 50, 80, 105]
         assert config["trainer"]["max_epochs"] == 120
     config = FitCLI(["--config", str(CONFIGS / "imagenet-cold-start.yaml")]).config
-    (callback,) = config["trainer"]["callbacks"]
+    _, callback = config["trainer"]["callbacks"]
     assert callback["init_args"]["schedule"] == [6, 12, 25, 50, 100]
     assert callback["init_args"]["epochs_per_stage"] == 120
 
@@ -190,7 +191,7 @@ def test_optimizer_and_schedule_from_yaml_are_made_anew_in_every_stage(tmp_path:
     assert isinstance(optimizer, torch.optim.AdamW)
     # One epoch of the last stage: the rate fell once, not once for each epoch of the run.
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.001)
-    assert isinstance(command.trainer.callbacks[0], ColdStartSelection)
+    assert isinstance(command.trainer.callbacks[1], ColdStartSelection)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
 def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
     """A thread for each lane, fused multiply-adds, a bound on registers where many are asked for.
 
-    NVIDIA's assembler decides for itself while the states of a lane take up to 16 words of 32 bits.
+    NVIDIA's assembler decides for itself while the states of a lane take few words of 32 bits.
     Above, it sometimes spills a few bytes to win a program; a bound of its own stops it: 184, ten
     warps a multiprocessor, for the kernels that fill the device, all there are for the others.
 
@@ -122,7 +122,7 @@ def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
     """
     lanes = BLOCK if name in ("walk", "summarise", "replay") else warp_size
     options = {"num_warps": lanes // warp_size, "enable_fp_fusion": True}
-    if warp_size == 32 and words > 16:
+    if warp_size == 32 and words > (7 if name == "walk" else 16):
         options["maxnreg"] = 184 if name in ("summarise", "replay") and words <= 32 else 255
     return options
 
