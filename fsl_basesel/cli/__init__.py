@@ -75,7 +75,7 @@ def build_parser() -> CommandParser:
 
 def bench_names() -> list[str]:
     """The benchmarks that are there: modules of `fsl_basesel.bench` that a command may run."""
-    known = ("select", "gradient", "fit")
+    known = ("select", "gradient", "episodes", "fit")
     if importlib.util.find_spec("fsl_basesel.bench") is None:
         return []
     return [name for name in known if importlib.util.find_spec(f"fsl_basesel.bench.{name}")]

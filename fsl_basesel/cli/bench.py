@@ -8,8 +8,9 @@ from fsl_basesel.cli import CommandParser, bench_names
 
 PURPOSES = {
     "select": "the greedy selection against submodlib and apricot on the same matrix",
-    "fit": "choosing classes inside trainer.fit against plain Lightning on a static data set",
     "gradient": "the exact gradient of the multilinear extension, every backend",
+    "episodes": "few-shot episodes against learn2learn's and easyfsl's, on cached features",
+    "fit": "choosing classes inside trainer.fit against plain Lightning on a static data set",
 }
 
 
