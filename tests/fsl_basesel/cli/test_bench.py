@@ -52,7 +52,7 @@ def test_without_benchmarks_there_is_no_such_command(run, monkeypatch) -> None:
 def test_only_benchmarks_that_exist_are_listed(run) -> None:
     assert cli.bench_names() == ["select", "gradient", "episodes", "fit"]
     listed = run("bench", "--help").out
-    assert all(f"    {name} " in listed for name in cli.bench_names())
+    assert all(f"    {name}" in listed for name in cli.bench_names())
     for name in cli.bench_names():
         module = __import__(f"fsl_basesel.bench.{name}", fromlist=["run"])
         assert callable(module.add_arguments)
