@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
@@ -25,6 +26,7 @@ from torch import nn
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.report.record import save_classes, save_pictures
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector, selector_of
 from lightning_modules.callbacks import compatibility, report
@@ -53,7 +55,8 @@ class SelectionCallback(pl.Callback):
         certify: attach a proven upper bound to every selection.
         features: attribute of the model that turns images into features.
         seed: seed of everything random about the selection and the stages.
-        dirpath: where `selection-stage-i.json` is written; None is the run's log folder.
+        dirpath: where `selection-stage-i.json` and what its report needs (`classes-stage-i.npz`,
+            `pictures.npz`) are written; None is the run's log folder.
         verbose: print a table at the end of each stage.
     """
 
@@ -93,6 +96,7 @@ class SelectionCallback(pl.Callback):
         """The data module of the run."""
         self._stage_begins = False
         self._before: dict[str, Any] = {}
+        self._centroids: tuple[np.ndarray, np.ndarray | None] | None = None
 
     @abstractmethod
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
@@ -103,6 +107,7 @@ class SelectionCallback(pl.Callback):
         assert self.data is not None
         novel = None if self.general else self.data.novel
         centroids = centroids_of(self.data, novel, module, self.features, trainer)
+        self._centroids = centroids
         return SelectionProblem.from_centroids(
             *centroids,
             m,
@@ -186,6 +191,7 @@ class SelectionCallback(pl.Callback):
         if stage == 0:
             data.clear_classes()
             data.add_classes(self.start)
+        self._centroids = None
         began = time.perf_counter()
         selection = self.choose(trainer, pl_module, stage)
         seconds = time.perf_counter() - began
@@ -193,7 +199,9 @@ class SelectionCallback(pl.Callback):
         folder = self._folder(trainer)
         if trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             report.save(selection, stage, folder)
+            self._save_for_report(stage, folder)
             report.log(trainer, record)
+        self._centroids = None
         data.add_classes(selection.indices)
         self.place = Place(stage, trainer.current_epoch)
         self.records = [*self.records[:stage], record]
@@ -203,6 +211,26 @@ class SelectionCallback(pl.Callback):
             self.activate(pl_module)
         batches = batch_count(len(data.training_images()), data.batch_size, trainer.world_size)
         compatibility.require_validation_possible(trainer, batches, stage)
+
+    def _save_for_report(self, stage: int, folder: Path) -> None:
+        """Keep the centroids of this choice and a picture of each class.
+
+        A random first stage has no centroids; its pictures wait until the images were read anyway.
+        """
+        if self._centroids is None:
+            return
+        assert self.data is not None
+        pool, novel = self.data.pool, None if self.general else self.data.novel
+        save_classes(
+            folder,
+            stage + 1,
+            *self._centroids,
+            candidate_names=pool.names,
+            novel_names=() if novel is None else novel.names,
+            candidate_groups=pool.groups,
+            novel_groups=None if novel is None else novel.groups,
+        )
+        save_pictures(folder, pool, novel)
 
     def activate(self, pl_module: pl.LightningModule) -> None:
         """Tell a model that wants to know how many classes there are."""

@@ -1,0 +1,332 @@
+"""Files that a selection leaves for its report: centroids of the classes and pictures of them.
+
+`classes-stage-i.npz` has the centroids that selection i was made with, `pictures.npz` a thumbnail
+of each class. The selection callbacks write both; code that selects by itself can call
+`save_classes` and `save_pictures` after `selection.save(folder / "selection-stage-1.json")`. Files
+are whole or not there: they are written beside their place and renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.features import ArrayLike, as_matrix
+
+if TYPE_CHECKING:
+    from fsl_basesel.data import ClassPool, ImageSet, NovelTask
+
+PICTURES = "pictures.npz"
+SIDE = 64
+"""Pixels of a thumbnail's side, at most."""
+BUDGET = 48 * 2**20
+"""Bytes of all thumbnails together, at most: those of very many classes are smaller."""
+_CHUNK = 64
+
+
+def classes_file(stage: int) -> str:
+    """Name of the file of a stage's centroids; people count from 1.
+
+    Example:
+        >>> classes_file(1)
+        'classes-stage-1.npz'
+    """
+    return f"classes-stage-{stage}.npz"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What `classes-stage-i.npz` holds.
+
+    Attributes:
+        candidates: `[|B|, d]` float32 centroids.
+        novel: `[|N|, d]` float32 centroids, None in General Selection.
+        candidate_names: `|B|` names.
+        novel_names: `|N|` names.
+        candidate_groups: Their families, where known.
+        novel_groups: Their families, where known.
+    """
+
+    candidates: np.ndarray
+    novel: np.ndarray | None
+    candidate_names: tuple[str, ...]
+    novel_names: tuple[str, ...]
+    candidate_groups: tuple[str, ...] | None
+    novel_groups: tuple[str, ...] | None
+
+
+def save_classes(
+    folder: str | os.PathLike[str],
+    stage: int,
+    candidates: ArrayLike,
+    novel: ArrayLike | None = None,
+    *,
+    candidate_names: Sequence[str],
+    novel_names: Sequence[str] = (),
+    candidate_groups: Sequence[str] | None = None,
+    novel_groups: Sequence[str] | None = None,
+) -> Path:
+    """Write the centroids that a selection was made with.
+
+    Args:
+        folder: The run's folder.
+        stage: Number of the selection, from 1, as in `selection-stage-1.json`.
+        candidates: `[|B|, d]` centroids.
+        novel: `[|N|, d]` centroids; None in General Selection.
+        candidate_names: A name for each candidate.
+        novel_names: A name for each novel class.
+        candidate_groups: The family of each candidate, where known.
+        novel_groups: The family of each novel class, where known.
+    """
+    content: dict[str, np.ndarray] = {}
+    sets = (
+        ("candidate", "candidates", candidates, candidate_names, candidate_groups),
+        ("novel", "novel", novel, novel_names, novel_groups),
+    )
+    for kind, key, given, names, groups in sets:
+        if given is None:
+            continue
+        matrix = np.asarray(as_matrix(given, key, "classes", "dimensions"), np.float32)
+        content[key] = matrix
+        for title, texts in (("names", names), ("groups", groups)):
+            if texts is None:
+                continue
+            if len(texts) != len(matrix):
+                raise InputError(
+                    f"Expected `{kind}_{title}` to have an entry for each of the {len(matrix)} "
+                    f"classes of `{key}` but got {len(texts)}."
+                )
+            content[f"{kind}_{title}"] = np.array([str(text) for text in texts], np.str_)
+    return _save(Path(folder) / classes_file(stage), content)
+
+
+def load_classes(path: str | os.PathLike[str]) -> Classes:
+    """Read what `save_classes` wrote.
+
+    Raises:
+        InputError: The file is damaged or something else.
+    """
+    content = _load(path, ("candidates", "candidate_names"), "save_classes")
+    names = tuple(content["candidate_names"].tolist())
+    return Classes(
+        content["candidates"],
+        content.get("novel"),
+        names,
+        tuple(content["novel_names"].tolist()) if "novel_names" in content else (),
+        _texts(content.get("candidate_groups")),
+        _texts(content.get("novel_groups")),
+    )
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What `pictures.npz` holds: by name, a thumbnail of each class that has one.
+
+    Attributes:
+        candidates: Name to `[side, side]` or `[side, side, 3]` uint8.
+        novel: The same for novel classes.
+    """
+
+    candidates: dict[str, np.ndarray]
+    novel: dict[str, np.ndarray]
+
+
+def save_pictures(
+    folder: str | os.PathLike[str], pool: ClassPool, novel: NovelTask | None = None
+) -> Path | None:
+    """Write a thumbnail of each class: its first preview or support image.
+
+    Nothing else is decoded. Images that are there already are not read again, images that cannot
+    be read are left out, and the state of random generators is the same afterwards.
+
+    Args:
+        folder: The run's folder.
+        pool: The candidates.
+        novel: The novel task; None in General Selection.
+
+    Returns:
+        The file, or None for classes that have no images, such as those of `from_features`.
+
+    Example:
+        >>> import tempfile
+        >>> from fsl_basesel.data import glyphs
+        >>> pool, novel = glyphs(candidates=5, novel=2)
+        >>> path = save_pictures(tempfile.mkdtemp(), pool, novel)
+        >>> path.name, load_pictures(path).novel[novel.names[0]].shape
+        ('pictures.npz', (28, 28))
+    """
+    path = Path(folder) / PICTURES
+    identity = "|".join([pool.fingerprint, "" if novel is None else _fingerprint(novel)])
+    if _identity(path) == identity:
+        return path
+    with _random_state_kept():
+        shown = {"candidate": _first_previews(pool)}
+        if novel is not None:
+            shown["novel"] = novel.support_set(1)
+        content = _thumbnails(shown)
+    if content is None:
+        return None
+    return _save(path, content | {"identity": np.array(identity)}, compress=True)
+
+
+def load_pictures(path: str | os.PathLike[str]) -> Pictures:
+    """Read what `save_pictures` wrote.
+
+    Raises:
+        InputError: The file is damaged or something else.
+    """
+    content = _load(path, ("candidates", "candidate_names"), "save_pictures")
+    both = {
+        kind: dict(zip(content[f"{kind}_names"].tolist(), content[key], strict=True))
+        for kind, key in (("candidate", "candidates"), ("novel", "novel"))
+        if key in content
+    }
+    return Pictures(both["candidate"], both.get("novel", {}))
+
+
+def _first_previews(pool: ClassPool) -> ImageSet:
+    from fsl_basesel.data import ImageSet
+
+    pool.source.prepare(range(len(pool)), 1)
+    numbers = np.arange(len(pool))
+    return ImageSet(pool.source, numbers, np.zeros_like(numbers), numbers)
+
+
+def _fingerprint(novel: NovelTask) -> str:
+    return f"{novel.source.fingerprint}/{novel.seed}/{novel.repeat}"
+
+
+def _identity(path: Path) -> str | None:
+    """Which classes the file at `path` shows; None if it is absent or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            return str(content["identity"])
+    except Exception:  # whatever a damaged archive makes its reader raise: it is written anew
+        return None
+
+
+@contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """Images may be made with random transforms; a run must not depend on their being shown."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _thumbnails(shown: dict[str, ImageSet]) -> dict[str, np.ndarray] | None:
+    """Arrays of `pictures.npz`; None where the first class of a set has no image to show."""
+    total = sum(len(images) for images in shown.values())
+    side = 0
+    content: dict[str, np.ndarray] = {}
+    for kind, images in shown.items():
+        names, pictures = [], []
+        for start in range(0, len(images), _CHUNK):
+            for number, picture in _read(images, range(start, min(start + _CHUNK, len(images)))):
+                if picture.dim() != 3 or min(picture.shape) < 1:
+                    return None  # feature vectors
+                side = side or min(*picture.shape[1:], SIDE, _affordable(total))
+                names.append(images.source.names[images.classes[number]])
+                pictures.append(_thumbnail(picture, side))
+        grey = all(piece.ndim == 2 for piece in pictures)
+        stack = pictures if grey else [_in_colour(piece) for piece in pictures]
+        content["candidates" if kind == "candidate" else kind] = (
+            np.stack(stack) if stack else np.zeros((0, 1, 1), np.uint8)
+        )
+        content[f"{kind}_names"] = np.array(names, np.str_)
+    return content
+
+
+def _affordable(count: int) -> int:
+    """The largest side with which so many pictures in colour stay within the budget."""
+    return max(8, int((BUDGET / (3 * max(1, count))) ** 0.5))
+
+
+def _read(images: ImageSet, numbers: range) -> list[tuple[int, torch.Tensor]]:
+    """These images; one by one, without those that cannot be read, where a batch fails."""
+    try:
+        return list(zip(numbers, images.batch(list(numbers))[0], strict=True))
+    except Exception:
+        found = []
+        for number in numbers:
+            try:
+                found.append((number, images.batch([number])[0][0]))
+            except Exception:  # a report without a thumbnail is better than a run that ends
+                continue
+        return found
+
+
+def _thumbnail(picture: torch.Tensor, side: int) -> np.ndarray:
+    """A `[C, H, W]` image as bytes, its middle square brought to `side`."""
+    channels, height, width = picture.shape
+    picture = picture[:3] if channels >= 3 else picture[:1]
+    low, high = float(picture.min()), float(picture.max())
+    if low < 0 or high > 1:  # normalised for a network, or counted in bytes
+        picture = (picture - low) / max(high - low, 1e-12)
+    square = min(height, width)
+    top, left = (height - square) // 2, (width - square) // 2
+    picture = picture[None, :, top : top + square, left : left + square].float()
+    if square != side:
+        picture = torch.nn.functional.interpolate(
+            picture, (side, side), mode="bilinear", antialias=True, align_corners=False
+        )
+    levels = (picture[0].clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+    return levels[0] if len(levels) == 1 else np.ascontiguousarray(levels.transpose(1, 2, 0))
+
+
+def _in_colour(picture: np.ndarray) -> np.ndarray:
+    return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
+
+
+def _texts(array: np.ndarray | None) -> tuple[str, ...] | None:
+    return None if array is None else tuple(array.tolist())
+
+
+def _save(path: Path, content: dict[str, np.ndarray], compress: bool = False) -> Path:
+    """Write beside `path`, flush to disk, rename over it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    write: Any = np.savez_compressed if compress else np.savez
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file, **content)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+def _load(
+    path: str | os.PathLike[str], needed: Sequence[str], writer: str
+) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {name: file[name] for name in file.files}
+        missing = [name for name in needed if name not in content]
+        if missing:
+            raise KeyError(missing[0])
+        return content
+    except Exception as error:  # damaged archives raise all sorts of errors
+        raise InputError(
+            f"Expected {str(path)!r} to be a file written by `{writer}` but it could not be read "
+            f"({type(error).__name__}: {error}); write it again or remove it."
+        ) from error
