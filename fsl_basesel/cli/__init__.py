@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 COMMANDS = {
     "select": "choose the base classes for a task and say how good the choice provably is",
     "compare": "run several methods on the same problem: value, share of the bound, seconds",
+    "suggest": "k and lam for `select` from the accuracies of models on random base sets",
     "demo": "a selection on embedded data, with the table of algorithms and the reasons",
     "fit": "train on base classes that are chosen during the run, described by a YAML file",
     "bench": "measure speed on this machine",

@@ -51,13 +51,15 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
         "-m", type=int, default=100, help="how many classes to choose (%(default)s)"
     )
     objective.add_argument(
-        "-k",
-        type=int,
-        default=3,
-        help="how many nearest base classes count for a novel class (%(default)s)",
+        "-k", type=int, help="how many nearest base classes count for a novel class (3)"
     )
     objective.add_argument(
-        "--lam", type=float, default=0.0, metavar="X", help="weight of the diversity term (0)"
+        "--lam", type=float, metavar="X", help="weight of the diversity term (0)"
+    )
+    objective.add_argument(
+        "--suggestion",
+        metavar="FILE",
+        help="take k and lam from what `fsl-basesel suggest --out` saved, where they are not given",
     )
     objective.add_argument(
         "--mu", type=float, metavar="X", help="weight of the cost; required with --cost"
@@ -102,6 +104,23 @@ def build_problem(args: argparse.Namespace) -> SelectionProblem:
     )
 
 
+def weights(args: argparse.Namespace) -> tuple[int, float]:
+    """k and lam: what was typed, else what was suggested, else 3 and 0.
+
+    A suggested lam belongs to its k: with another k typed, it is the one the study found for that.
+
+    Raises:
+        InputError: The file is no suggestion, or the study has not looked at the k typed.
+    """
+    if args.suggestion is None:
+        return (3 if args.k is None else args.k), (0.0 if args.lam is None else args.lam)
+    from fsl_basesel.study import Suggestion
+
+    suggestion = Suggestion.load(args.suggestion)
+    k = suggestion.k if args.k is None else args.k
+    return k, (suggestion.lam_at(k) if args.lam is None else args.lam)
+
+
 def _note_shared(candidates: tuple[str, ...], novel: tuple[str, ...]) -> None:
     """Say so if the task is in the pool: its classes would then serve themselves."""
     known = set(candidates)
@@ -125,11 +144,12 @@ def _settings(args: argparse.Namespace, names: tuple[str, ...]) -> dict:
                     f"'{names[index]}' again in {path}; remove it from one of them"
                 )
             selected.append(index)
+    k, lam = weights(args)
     cost: np.ndarray | None = None if args.cost is None else read_cost(args.cost, names)
     return {
         "m": args.m,
-        "k": args.k,
-        "lam": args.lam,
+        "k": k,
+        "lam": lam,
         "selected": selected,
         "cost": cost,
         "mu": args.mu or 0.0,

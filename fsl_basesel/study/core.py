@@ -1,0 +1,307 @@
+"""`Study`: the accuracies of every novel class on many random base sets, and their regressions."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fsl_basesel import checks
+from fsl_basesel.errors import InputError
+from fsl_basesel.features import ArrayLike, as_matrix
+from fsl_basesel.files.arrays import open_arrays
+from fsl_basesel.study import inputs
+from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, top_means
+from fsl_basesel.study.profile import NOWHERE, Interval, ProfileRow, default_ks, profile_rows
+
+if TYPE_CHECKING:
+    from fsl_basesel.study.suggestion import Suggestion
+
+FORMAT = "fsl-basesel study 1"
+
+
+@dataclass(frozen=True)
+class ClassRegression:
+    """The regression of one novel class: accuracy = beta1 x1 + beta2 x2 + alpha.
+
+    NaN where it cannot be made: too few sets, or x1 and x2 constant or the same. A class whose
+    accuracy never changed has slopes of 0 and no R^2.
+
+    Attributes:
+        name: The novel class.
+        sets: Base sets on which it was measured.
+        accuracy: Its mean accuracy.
+        beta1: Slope of x1, the mean similarity to the K nearest classes.
+        beta1_interval: Its 95 % interval.
+        beta2: Slope of x2, the mean similarity to all classes of the set.
+        beta2_interval: Its 95 % interval.
+        alpha: Intercept.
+        r2: Share of the variance explained.
+        r2_left_out: The same for sets left out of the regression one at a time.
+    """
+
+    name: str
+    sets: int
+    accuracy: float
+    beta1: float
+    beta1_interval: Interval
+    beta2: float
+    beta2_interval: Interval
+    alpha: float
+    r2: float
+    r2_left_out: float
+
+
+class Study:
+    """Many random base sets of the same candidates, and what a model trained on each one reached.
+
+    Args:
+        similarity: `|N| x |B|`, rows novel classes, columns candidates; the matrix that `select`
+            would be given.
+        sets: The base sets: for each the columns of its classes, or a bool matrix `S x |B|`.
+        accuracy: `S x |N|`, between 0 and 1; NaN where a class was not measured.
+        names: Candidate names, unique; by default their column numbers.
+        novel_names: Novel class names, unique; by default their row numbers.
+        tests_per_class: Test images behind each accuracy, one number or one a novel class; tells
+            how much of the spread of accuracies is no noise of testing.
+
+    Raises:
+        InputError: Shapes that do not fit, accuracies beyond 0 to 1, fewer than 5 sets.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> similarity = rng.random((30, 40))
+        >>> sets = [rng.choice(40, 10, replace=False) for _ in range(50)]
+        >>> nearest = np.array([np.sort(similarity[:, u])[:, -3:].mean(axis=1) for u in sets])
+        >>> whole = np.array([similarity[:, u].mean(axis=1) for u in sets])
+        >>> accuracy = 0.3 + 0.4 * nearest - 0.2 * whole + rng.normal(0, 0.02, nearest.shape)
+        >>> suggestion = Study(similarity, sets, accuracy).suggest()
+        >>> suggestion.k, round(suggestion.lam, 1)
+        (3, 0.5)
+    """
+
+    def __init__(
+        self,
+        similarity: ArrayLike,
+        sets: ArrayLike | Iterable[Iterable[int]],
+        accuracy: ArrayLike,
+        names: Sequence[str] | None = None,
+        novel_names: Sequence[str] | None = None,
+        tests_per_class: int | ArrayLike | None = None,
+    ) -> None:
+        matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
+        novel, base = matrix.shape
+        self.similarity = matrix
+        self.member = inputs.membership(sets, base)
+        self.accuracy = inputs.accuracies(accuracy, len(self.member), novel)
+        self.names = checks.class_names(names, base, "names", "candidate")
+        self.novel_names = checks.class_names(novel_names, novel, "novel_names", "novel class")
+        self.tests_per_class = inputs.tests(tests_per_class, novel)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of classes of each base set, `[S]`."""
+        return self.member.sum(axis=1)
+
+    def regressors(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """x1 and x2, each `S x |N|`: mean similarity to the k nearest and to all of each set.
+
+        With them h(U) of Eq. 3 is the mean of x1 - lam * x2 over the novel classes.
+        """
+        (k,) = self._checked([k])
+        x1, x2 = top_means(self.similarity, self.member, [k])
+        return x1[k], x2
+
+    def regressions(self, k: int) -> tuple[ClassRegression, ...]:
+        """One regression for every novel class (statsmodels' OLS, intervals by Student's t)."""
+        from statsmodels.regression.linear_model import OLS
+
+        x1, x2 = self.regressors(k)
+        sample = Sample.of(x1, x2, self.accuracy)
+        fit = Moments.of(sample).fit()
+        left_out = left_out_by_class(sample)
+        rows = []
+        for column, name in enumerate(self.novel_names):
+            seen = np.isfinite(self.accuracy[:, column])
+            y = self.accuracy[seen, column]
+            level = float(y.mean()) if len(y) else float("nan")
+            beta1, beta2, alpha = np.nan, np.nan, np.nan
+            one, two = NOWHERE, NOWHERE
+            if np.isfinite(fit.beta1[column]) and not np.isfinite(fit.r2[column]):
+                beta1, beta2, alpha, one, two = 0.0, 0.0, level, (0.0, 0.0), (0.0, 0.0)
+            elif np.isfinite(fit.beta1[column]):
+                terms = np.column_stack([np.ones(len(y)), x1[seen, column], x2[seen, column]])
+                found = OLS(y, terms).fit()
+                alpha, beta1, beta2 = found.params
+                _, one, two = ((float(low), float(high)) for low, high in found.conf_int(0.05))
+            rows.append(
+                ClassRegression(
+                    name=name,
+                    sets=int(seen.sum()),
+                    accuracy=level,
+                    beta1=float(beta1),
+                    beta1_interval=one,
+                    beta2=float(beta2),
+                    beta2_interval=two,
+                    alpha=float(alpha),
+                    r2=float(fit.r2[column]),
+                    r2_left_out=float(left_out[column]),
+                )
+            )
+        return tuple(rows)
+
+    def profile(
+        self,
+        ks: Sequence[int] | None = None,
+        *,
+        resamples: int = 1000,
+        permutations: int = 200,
+        seed: int = 0,
+    ) -> tuple[ProfileRow, ...]:
+        """How slopes and R^2 change with K, with intervals over base sets drawn again.
+
+        Args:
+            ks: Values of K, each below the size of the smallest base set; by default 1, 2, 3, 5,
+                7, 10, ... up to half of it.
+            resamples: Bootstrap resamples of the base sets.
+            permutations: Permutations of the base sets, for the R^2 of chance.
+            seed: Seed of both.
+        """
+        chosen = self._checked(default_ks(int(self.sizes.min())) if ks is None else ks)
+        resamples = checks.integer(resamples, "resamples", 100, None, "")
+        permutations = checks.integer(permutations, "permutations", 20, None, "")
+        x1, x2 = top_means(self.similarity, self.member, chosen)
+        samples = {k: Sample.of(x1[k], x2, self.accuracy) for k in chosen}
+        return profile_rows(samples, resamples=resamples, permutations=permutations, seed=seed)
+
+    def signal_share(self) -> float | None:
+        """Share of the variance of accuracy, within classes, that is no noise of testing.
+
+        With T independent test images the noise has variance p (1 - p) / T, estimated by
+        p (1 - p) / (T - 1). Where all base sets are tested on the same images it is less than
+        that, so the share is a lower limit. None without `tests_per_class`, or without a spread.
+        """
+        if self.tests_per_class is None:
+            return None
+        seen = np.isfinite(self.accuracy)
+        count = seen.sum(axis=0)
+        used = count > 1
+        filled = np.where(seen, self.accuracy, 0.0)[:, used]
+        noise = (filled * (1 - filled)).sum(axis=0) / count[used] / (self.tests_per_class[used] - 1)
+        variance = np.nanvar(self.accuracy[:, used], axis=0, ddof=1)
+        total = float(variance.sum())
+        return max(0.0, 1 - float(noise.sum()) / total) if total > 0 else None
+
+    def suggest(
+        self, ks: Sequence[int] | None = None, *, resamples: int = 1000, seed: int = 0
+    ) -> Suggestion:
+        """k and lam for `select`, with their uncertainty; arguments as for `profile`."""
+        from fsl_basesel.study.suggestion import suggestion_of
+
+        rows = self.profile(ks, resamples=resamples, seed=seed)
+        return suggestion_of(self, rows, resamples=resamples, seed=seed)
+
+    def figures(
+        self, folder: str | os.PathLike[str], suggestion: Suggestion | None = None
+    ) -> list[Path]:
+        """Figures 1 to 3 of the paper for this study, each as PNG and SVG.
+
+        Args:
+            folder: Where to write them; made if it is not there.
+            suggestion: What `suggest` returned; computed where it is not given.
+
+        Returns:
+            The files.
+        """
+        from fsl_basesel.study.figures import write_figures
+
+        return write_figures(self, suggestion or self.suggest(), Path(folder))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write an .npz file, atomically: a crash leaves the old file or the new one, whole."""
+        target = Path(path)
+        if target.suffix.lower() != ".npz":
+            raise InputError(f"Expected a path that ends in .npz but got '{target}'; rename it.")
+        arrays = {
+            "format": np.array(FORMAT),
+            "similarity": self.similarity,
+            "sets": self.member,
+            "accuracy": self.accuracy,
+            "names": np.array(self.names, dtype=str),
+            "novel_names": np.array(self.novel_names, dtype=str),
+        }
+        if self.tests_per_class is not None:
+            arrays["tests_per_class"] = self.tests_per_class
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_whole(target, packed.getvalue())
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Study:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: If the file is no study, or a damaged one.
+        """
+        file = Path(path)
+        if not file.is_file():
+            raise InputError(
+                f"Expected a study in {file} but there is no such file; check its name."
+            )
+        if file.suffix.lower() != ".npz":
+            raise InputError(
+                f"Expected an .npz file written by `Study.save` but got {file}; name another file."
+            )
+        arrays = open_arrays(file)
+        fields = ("similarity", "sets", "accuracy", "names", "novel_names")
+        if "format" not in arrays.keys or str(arrays.load("format")) != FORMAT:
+            raise InputError(
+                f"Expected {file} to be a study written by `Study.save` but it holds "
+                f"{arrays.describe()}; name another file."
+            )
+        missing = [field for field in fields if field not in arrays.keys]
+        if missing:
+            raise InputError(
+                f"Expected {file} to hold {', '.join(fields)} but {missing[0]} is missing; save "
+                "the study again."
+            )
+        tests = "tests_per_class" if "tests_per_class" in arrays.keys else None
+        similarity, sets, accuracy, names, novel_names = map(arrays.load, fields)
+        return cls(
+            similarity,
+            sets,
+            accuracy,
+            [str(name) for name in names],
+            [str(name) for name in novel_names],
+            None if tests is None else arrays.load(tests),
+        )
+
+    def _checked(self, ks: Iterable[int]) -> list[int]:
+        smallest = int(self.sizes.min())
+        limit = f"one less than the smallest base set ({smallest} classes; beyond, x1 is x2)"
+        found = [checks.integer(k, "k", 1, smallest - 1, limit) for k in ks]
+        if not found:
+            raise InputError("Expected at least one value of k but got none.")
+        return sorted(set(found))
+
+
+def _write_whole(target: Path, content: bytes) -> None:
+    """Write beside `target`, flush to disk, rename over it."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

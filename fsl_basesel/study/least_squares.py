@@ -1,0 +1,241 @@
+"""Least squares of accuracy on x1 and x2: of every novel class at once, and of all jointly.
+
+Arrays are `[S, |N|]`: a row for each base set, a column for each novel class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+NEEDED_SETS = 4
+"""Three coefficients and a residual: with fewer sets a line through the points says nothing."""
+
+# A column whose spread is below this share of its size is constant up to rounding.
+CONSTANT = 1e-10
+# 1 - r^2 of x1 and x2 below this: they are the same regressor up to rounding.
+COLLINEAR = 1e-10
+
+
+def top_means(
+    similarity: np.ndarray, member: np.ndarray, ks: Sequence[int]
+) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """x1 for every K, and x2: mean of the K largest and of all similarities to each base set.
+
+    Args:
+        similarity: `[|N|, |B|]`.
+        member: bool `[S, |B|]`, which candidates each base set holds.
+        ks: Values of K, each at most the size of the smallest set.
+
+    Returns:
+        x1 by K and x2, each `[S, |N|]` in float64.
+
+    Example:
+        >>> x1, x2 = top_means(np.array([[0.9, 0.1, 0.5]]), np.array([[True, True, False]]), [1])
+        >>> x1[1], x2
+        (array([[0.9]]), array([[0.5]]))
+    """
+    shape = len(member), len(similarity)
+    x1 = {k: np.empty(shape) for k in ks}
+    x2 = np.empty(shape)
+    largest = max(ks)
+    for row, inside in enumerate(member):
+        values = similarity[:, inside].astype(np.float64)
+        x2[row] = values.mean(axis=1)
+        if largest < values.shape[1]:
+            values = np.partition(values, -largest, axis=1)[:, -largest:]
+        values.sort(axis=1)
+        sums = np.cumsum(values[:, ::-1], axis=1)
+        for k in ks:
+            x1[k][row] = sums[:, k - 1] / k
+    return x1, x2
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is regressed for one K, centred class by class; 0 where nothing was measured.
+
+    Attributes:
+        x1: Mean of the K largest similarities, `[S, |N|]`.
+        x2: Mean of all similarities.
+        y: Accuracy.
+        seen: 1.0 where the accuracy was measured, else 0.0.
+    """
+
+    x1: np.ndarray
+    x2: np.ndarray
+    y: np.ndarray
+    seen: np.ndarray
+
+    @classmethod
+    def of(cls, x1: np.ndarray, x2: np.ndarray, accuracy: np.ndarray) -> Sample:
+        """Centre over the sets in which a class was measured (NaN: it was not)."""
+        seen = np.isfinite(accuracy)
+        return cls(
+            _centred(x1, seen),
+            _centred(x2, seen),
+            _centred(accuracy, seen),
+            seen.astype(np.float64),
+        )
+
+
+def _centred(values: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    filled = np.where(seen, values, 0.0)
+    count = np.maximum(seen.sum(axis=0), 1)
+    centred = np.where(seen, filled - filled.sum(axis=0) / count, 0.0)
+    spread, size = np.abs(centred).max(axis=0), np.abs(filled).max(axis=0)
+    return np.where(spread > CONSTANT * size, centred, 0.0)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Slopes and R^2 of one regression or of many at once.
+
+    NaN where x1 and x2 are constant or the same up to rounding, or where sets are too few; R^2
+    alone is NaN where the accuracy never changed.
+    """
+
+    beta1: np.ndarray
+    beta2: np.ndarray
+    r2: np.ndarray
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Centred sums of squares and products; any shape, with the classes last."""
+
+    count: np.ndarray
+    s11: np.ndarray
+    s12: np.ndarray
+    s22: np.ndarray
+    s1y: np.ndarray
+    s2y: np.ndarray
+    syy: np.ndarray
+
+    @classmethod
+    def of(cls, sample: Sample) -> Moments:
+        """The moments of every class, `[|N|]`."""
+        return cls(
+            sample.seen.sum(axis=0), *(products.sum(axis=0) for products in _products(sample))
+        )
+
+    @classmethod
+    def resampled(cls, sample: Sample, weights: np.ndarray) -> Moments:
+        """The moments when set s counts `weights[r, s]` times in resample r, `[R, |N|]`."""
+        count = weights @ sample.seen
+        m1, m2, my = (weights @ values for values in (sample.x1, sample.x2, sample.y))
+        some = np.maximum(count, 1.0)
+        pairs = ((m1, m1), (m1, m2), (m2, m2), (m1, my), (m2, my), (my, my))
+        return cls(
+            count,
+            *(
+                weights @ product - one * two / some
+                for product, (one, two) in zip(_products(sample), pairs, strict=True)
+            ),
+        )
+
+    def pooled(self) -> Moments:
+        """The moments of one regression for all classes, each with an intercept of its own."""
+        return Moments(*(getattr(self, name).sum(axis=-1) for name in self.__dataclass_fields__))
+
+    def fit(self) -> Fit:
+        """Slopes by the normal equations of two centred regressors."""
+        det = self.s11 * self.s22 - self.s12**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            able = (self.count >= NEEDED_SETS) & (det > COLLINEAR * self.s11 * self.s22)
+            beta1 = np.where(able, (self.s22 * self.s1y - self.s12 * self.s2y) / det, np.nan)
+            beta2 = np.where(able, (self.s11 * self.s2y - self.s12 * self.s1y) / det, np.nan)
+            explained = beta1 * self.s1y + beta2 * self.s2y
+            r2 = np.where(self.syy > 0, explained / self.syy, np.nan)
+        return Fit(beta1, beta2, r2)
+
+
+def _products(sample: Sample) -> Iterator[np.ndarray]:
+    x1, x2, y = sample.x1, sample.x2, sample.y
+    yield from (x1 * x1, x1 * x2, x2 * x2, x1 * y, x2 * y, y * y)
+
+
+def left_out_by_class(sample: Sample) -> np.ndarray:
+    """R^2 of each class for sets left out of its regression one at a time, `[|N|]`.
+
+    The residual of a left-out set is e / (1 - h) with h its leverage, so nothing is fitted twice.
+    It is below 0 where the mean of the other sets predicts better.
+    """
+    moments = Moments.of(sample)
+    fit = moments.fit()
+    count = np.maximum(moments.count, 2.0)
+    det = moments.s11 * moments.s22 - moments.s12**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        leverage = 1 / count + (
+            moments.s22 * sample.x1**2
+            - 2 * moments.s12 * sample.x1 * sample.x2
+            + moments.s11 * sample.x2**2
+        ) / np.where(np.isfinite(fit.beta1), det, np.nan)
+        residual = sample.y - fit.beta1 * sample.x1 - fit.beta2 * sample.x2
+        error = ((sample.seen * residual / (1 - leverage)) ** 2).sum(axis=0)
+        spread = moments.syy * (count / (count - 1)) ** 2
+        return np.where(spread > 0, 1 - error / spread, np.nan)
+
+
+def left_out_pooled(sample: Sample) -> float:
+    """R^2 of the pooled regression for base sets left out one at a time.
+
+    Leaving a set out moves a class's mean: its deviations grow by n / (n - 1), and n / (n - 1)
+    times their products leave the sums.
+    """
+    count = sample.seen.sum(axis=0)
+    grown = np.where(count > 1, count / np.maximum(count - 1, 1.0), 0.0)
+    total = Moments.of(sample).pooled()
+    left = [(grown * product).sum(axis=1) for product in _products(sample)]
+    sums = (total.s11, total.s12, total.s22, total.s1y, total.s2y, total.syy)
+    fit = Moments(
+        total.count - sample.seen.sum(axis=1),
+        *(whole - part for whole, part in zip(sums, left, strict=True)),
+    ).fit()
+    predicted = fit.beta1[:, None] * sample.x1 + fit.beta2[:, None] * sample.x2
+    error = ((grown * (sample.y - predicted)) ** 2).sum()
+    spread = ((grown * sample.y) ** 2).sum()
+    return float(1 - error / spread) if spread > 0 else float("nan")
+
+
+def permuted_r2(samples: Sequence[Sample], rng: np.random.Generator, rounds: int) -> np.ndarray:
+    """Mean R^2 of the classes when accuracies belong to the wrong base sets, `[rounds, K]`.
+
+    The accuracies of one set stay together, because its classes share a network; the mean of a
+    class over all permutations is 2 / (S - 1) exactly.
+    """
+    bases = [_orthonormal(sample) for sample in samples]
+    first = samples[0]
+    seen = first.seen > 0
+    incomplete = np.flatnonzero(~seen.all(axis=0))
+    syy = (first.y**2).sum(axis=0)
+    found = np.empty((rounds, len(samples)))
+    for turn in range(rounds):
+        order = rng.permutation(len(first.y))
+        shuffled = first.y[order]
+        for column in incomplete:  # values move among the sets in which the class was measured
+            kept = order[seen[order, column]]
+            shuffled[seen[:, column], column] = first.y[kept, column]
+        for position, (one, two) in enumerate(bases):
+            explained = sum(np.einsum("sn,sn->n", base, shuffled) ** 2 for base in (one, two))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found[turn, position] = mean(explained / np.where(syy > 0, syy, np.nan))
+    return found
+
+
+def _orthonormal(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """Two orthonormal columns a class that span x1 and x2; NaN where there is no regression."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        one = sample.x1 / np.sqrt((sample.x1**2).sum(axis=0))
+        two = sample.x2 - one * (one * sample.x2).sum(axis=0)
+        two = two / np.sqrt((two**2).sum(axis=0))
+    able = np.isfinite(Moments.of(sample).fit().beta1)
+    return np.where(able, one, np.nan), np.where(able, two, np.nan)
+
+
+def mean(values: np.ndarray) -> float:
+    """Mean of what is not NaN; NaN if nothing is."""
+    kept = values[np.isfinite(values)]
+    return float(kept.mean()) if len(kept) else float("nan")

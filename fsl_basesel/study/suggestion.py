@@ -1,0 +1,222 @@
+"""`Suggestion`: the k and lam that a study speaks for, how sure that is, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.selection import library_version, write_atomically
+from fsl_basesel.study.profile import Interval, ProfileRow
+
+if TYPE_CHECKING:
+    from fsl_basesel.study.core import Study
+
+FORMAT = "fsl-basesel suggestion 1"
+
+FEW_SETS = 20
+"""Below so many base sets, resampling them understates what could have come out."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """k and lam for `select`; plain data.
+
+    Attributes:
+        k: The K whose pooled regression predicts left-out base sets best.
+        lam: Weight of the diversity term: `lam_estimate` where its interval lies above 0, else 0.
+        lam_estimate: -beta2 / beta1 of the pooled regression, of any sign.
+        lam_interval: Its 95 % interval; NaN where that of beta1 reaches 0.
+        r2: Pooled R^2 for base sets left out one at a time.
+        signal_share: Least share of the variance of accuracy that is no noise of testing, if known.
+        reason: In one sentence, why `lam` is what it is.
+        notes: What to bear in mind.
+        sets: Number of base sets.
+        novel: Number of novel classes.
+        profile: What every K says.
+        resamples: Bootstrap resamples behind the intervals.
+        seed: Their seed.
+        version: Library version that made it.
+    """
+
+    k: int
+    lam: float
+    lam_estimate: float
+    lam_interval: Interval
+    r2: float
+    signal_share: float | None
+    reason: str
+    notes: tuple[str, ...]
+    sets: int
+    novel: int
+    profile: tuple[ProfileRow, ...] = dataclasses.field(repr=False)
+    resamples: int
+    seed: int
+    version: str
+
+    @property
+    def chosen(self) -> ProfileRow:
+        """The row of the suggested k."""
+        return next(row for row in self.profile if row.k == self.k)
+
+    def lam_at(self, k: int) -> float:
+        """The lam that goes with another k, by the same rule.
+
+        Raises:
+            InputError: The study has not looked at this k.
+        """
+        for row in self.profile:
+            if row.k == k:
+                return usable_lam(row)
+        known = ", ".join(str(row.k) for row in self.profile)
+        raise InputError(
+            f"Expected k to be one of those the study looked at ({known}) but got {k}, and lam "
+            "changes with k; give lam as well."
+        )
+
+    def to_json(self) -> str:
+        """The suggestion as JSON text; NaN is written as null."""
+        fields = {"format": FORMAT, **dataclasses.asdict(self)}
+        return json.dumps(_without_nan(fields), ensure_ascii=False, indent=1, allow_nan=False)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write JSON to `path`, atomically."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, self.to_json() + "\n")
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Suggestion:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: If the file is no suggestion, or a damaged one.
+        """
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            if fields.pop("format") != FORMAT:
+                raise KeyError("format")
+            rows = tuple(ProfileRow(**_numbers(row)) for row in fields.pop("profile"))
+            notes, share = tuple(fields.pop("notes")), fields.pop("signal_share")
+            found = cls(profile=rows, notes=notes, signal_share=share, **_numbers(fields))
+            return dataclasses.replace(found, k=int(found.chosen.k), lam=float(found.lam))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise InputError(
+                f"Expected {str(path)!r} to be a suggestion written by `fsl-basesel suggest --out` "
+                f"but it could not be read ({type(error).__name__}: {error}); make it again or "
+                "name another file."
+            ) from error
+
+
+def suggestion_of(
+    study: Study, rows: Sequence[ProfileRow], *, resamples: int, seed: int
+) -> Suggestion:
+    """Choose k by the pooled R^2 of left-out base sets, and lam by the slopes at that k.
+
+    The pooled regression has one pair of slopes for all novel classes, as the objective has one k
+    and one lam; regressions of single classes fit 2 |N| slopes and with few sets mostly noise.
+
+    Raises:
+        InputError: No K has a regression.
+    """
+    able = [row for row in rows if math.isfinite(row.pooled_r2)]
+    if not able:
+        raise InputError(
+            "Expected accuracies and similarities that change between base sets but got constant "
+            "ones, which no regression can explain; use base sets that differ."
+        )
+    best = max(able, key=lambda row: (row.pooled_r2, -row.k))
+    return Suggestion(
+        k=best.k,
+        lam=usable_lam(best),
+        lam_estimate=best.lam,
+        lam_interval=best.lam_interval,
+        r2=best.pooled_r2,
+        signal_share=study.signal_share(),
+        reason=_reason(best),
+        notes=tuple(_notes(study, best)),
+        sets=len(study.member),
+        novel=len(study.novel_names),
+        profile=tuple(rows),
+        resamples=resamples,
+        seed=seed,
+        version=library_version(),
+    )
+
+
+def usable_lam(row: ProfileRow) -> float:
+    """The estimate where x1 surely helps and the interval lies above 0, else 0."""
+    return row.lam if row.pooled_beta1_interval[0] > 0 and row.lam_interval[0] > 0 else 0.0
+
+
+def _reason(row: ProfileRow) -> str:
+    low, high = row.lam_interval
+    if not row.pooled_beta1_interval[0] > 0:
+        one, two = row.pooled_beta1_interval
+        return (
+            "lam = 0 because similarity to the nearest base classes has no sure effect on accuracy "
+            f"here (beta1 between {one:.2g} and {two:.2g}), so no ratio to it can be told"
+        )
+    between = f"-beta2/beta1 = {row.lam:.2f}, 95 % interval {low:.2f} to {high:.2f}"
+    if low > 0:
+        return f"lam = {row.lam:.2f} because {between}"
+    if high < 0:
+        return (
+            f"lam = 0 because similarity to all base classes helps here ({between}) and `select` "
+            "takes no negative lam"
+        )
+    return f"lam = 0 because the study cannot tell it from 0 ({between})"
+
+
+def _notes(study: Study, best: ProfileRow) -> list[str]:
+    notes = []
+    sets, novel = study.accuracy.shape
+    if sets < FEW_SETS:
+        notes.append(f"{sets} base sets are few: intervals are too narrow, use 30 or more")
+    if not best.pooled_r2 > 0:
+        notes.append("no K predicts the accuracy of left-out base sets: k is a guess")
+    if len(set(study.sizes.tolist())) > 1:
+        notes.append("base sets differ in size, which moves accuracy by itself")
+    missing = int(np.isnan(study.accuracy).sum())
+    if missing:
+        notes.append(f"{missing} of {sets * novel} accuracies are missing")
+    if best.classes < novel:
+        notes.append(
+            f"{novel - best.classes} of {novel} novel classes have no regression of their own at "
+            f"k = {best.k}: too few sets, or similarities that do not change"
+        )
+    return notes
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(entry) for entry in value]
+    return value
+
+
+def _numbers(fields: dict[str, Any]) -> dict[str, Any]:
+    """null back to NaN, and intervals back to pairs."""
+    nan = float("nan")
+    return {
+        key: (
+            tuple(nan if entry is None else entry for entry in value)
+            if isinstance(value, list)
+            else nan
+            if value is None
+            else value
+        )
+        for key, value in fields.items()
+    }
