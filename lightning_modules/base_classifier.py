@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +19,22 @@ from fsl_basesel.errors import InputError
 from lightning_modules.backbones import build_backbone
 from lightning_modules.loader import step_seed
 from lightning_modules.masked_head import MaskedHead
+
+SCHEDULES = ("steps", "one-cycle")
+RISE = 0.2
+"""Share of a cycle in which the rate goes up."""
+
+
+def one_cycle(progress: float) -> float:
+    """Share of the highest rate after this share of the training.
+
+    Example:
+        >>> [round(one_cycle(p), 3) for p in (0.0, 0.1, 0.2, 0.6, 1.0)]
+        [0.04, 0.52, 1.0, 0.5, 0.0]
+    """
+    if progress < RISE:
+        return 0.04 + 0.96 * progress / RISE
+    return 0.5 + 0.5 * math.cos(math.pi * min(1.0, (progress - RISE) / (1 - RISE)))
 
 
 class BaseClassifier(pl.LightningModule):
@@ -38,6 +55,9 @@ class BaseClassifier(pl.LightningModule):
         momentum: momentum of SGD.
         weight_decay: weight decay of SGD.
         milestones: epochs, out of `schedule_epochs`, from which on the rate is a tenth.
+        schedule: "steps": the paper's, a rate that falls tenfold at the milestones. "one-cycle":
+            up to `lr` in the first fifth of the batches and down to nothing along a cosine, which
+            makes more of a training of few epochs.
         schedule_epochs: epochs for which `milestones` are given; they are scaled to the epochs of
             a stage of a cold start, or to the Trainer's `max_epochs`.
         optimizer: makes another optimizer of the parameters.
@@ -61,20 +81,26 @@ class BaseClassifier(pl.LightningModule):
         momentum: float = 0.9,
         weight_decay: float = 5e-4,
         milestones: Sequence[float] = (25, 50, 80, 105),
+        schedule: str = "steps",
         schedule_epochs: int = 120,
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if schedule not in SCHEDULES:
+            raise InputError(
+                f"Expected `schedule` to be one of {', '.join(SCHEDULES)} but got {schedule!r}."
+            )
         # Plain types only: a checkpoint must load with weights_only=True.
         kept = ["stem", "in_channels", "capacity", "lr", "momentum", "weight_decay", "seed"]
-        kept += ["schedule_epochs"] + (["backbone"] if isinstance(backbone, str) else [])
+        kept += ["schedule", "schedule_epochs"]
+        kept += ["backbone"] if isinstance(backbone, str) else []
         self.save_hyperparameters(*kept)
         self.hparams["milestones"] = [float(m) for m in milestones]
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.milestones, self.schedule_epochs = tuple(sorted(milestones)), schedule_epochs
-        self.optimizer, self.lr_scheduler = optimizer, lr_scheduler
+        self.schedule, self.optimizer, self.lr_scheduler = schedule, optimizer, lr_scheduler
         self.capacity, self.seed = capacity, seed
         self.stage_epochs: int | None = None
         """Epochs the present stage lasts; a selection callback sets it."""
@@ -175,7 +201,7 @@ class BaseClassifier(pl.LightningModule):
         return nn.ModuleDict(parts).state_dict()
 
     def configure_optimizers(self) -> Any:
-        """The paper's SGD, and its rate that falls tenfold at the milestones."""
+        """SGD with the schedule that was asked for."""
         if self.optimizer is not None:
             optimizer = self.optimizer(self.parameters())
         else:
@@ -187,6 +213,14 @@ class BaseClassifier(pl.LightningModule):
         epochs = self.stage_epochs or self.trainer.max_epochs or -1
         if epochs < 0:
             epochs = self.schedule_epochs
+        if self.schedule == "one-cycle":
+
+            def factor(step: int) -> float:
+                # Asked for after a batch, when the Trainer knows how many the stage's epochs have.
+                return one_cycle(step / (epochs * self.trainer.num_training_batches) if step else 0)
+
+            cycle = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+            return [optimizer], [{"scheduler": cycle, "interval": "step"}]
         falls = [m * epochs / self.schedule_epochs for m in self.milestones]
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda epoch: 0.1 ** bisect_right(falls, epoch)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from torch import nn
 
 from fsl_basesel.errors import InputError
-from lightning_modules import BaseClassifier
+from lightning_modules import BaseClassifier, ColdStartSelection
 from lightning_modules.backbones import build_backbone
+from lightning_modules.base_classifier import one_cycle
 from lightning_modules.masked_head import MaskedHead
 from tests.lightning_modules.runs import WithDropout, tiny_data, tiny_trainer
 
@@ -24,6 +26,8 @@ from tests.lightning_modules.runs import WithDropout, tiny_data, tiny_trainer
         ("resnet18", {}, (2, 1, 64, 64), 512),  # grey, repeated
         ("conv4", {}, (2, 1, 28, 28), 64),
         ("conv3", {"in_channels": 3}, (2, 3, 28, 28), 128),
+        ("strided3", {}, (2, 1, 24, 24), 128),
+        ("resnet8", {}, (2, 3, 32, 32), 128),
     ],
 )
 def test_backbones_by_name(name: str, options: dict, shape: tuple[int, ...], width: int) -> None:
@@ -104,6 +108,24 @@ def test_the_milestones_scale_with_the_epochs_of_the_stage() -> None:
     assert [falls.index(v) for v in sorted(set(falls), reverse=True)] == [0, 3, 5, 8, 11]
 
 
+def test_one_cycle_goes_up_and_down_within_every_stage(tmp_path: Path) -> None:
+    rates: list[tuple[int, float]] = []
+
+    class Rates(pl.Callback):
+        def on_train_batch_start(self, trainer: pl.Trainer, *_: object) -> None:
+            stage = trainer.callbacks[0].place.stage  # type: ignore[attr-defined]
+            rates.append((stage, trainer.optimizers[0].param_groups[0]["lr"]))
+
+    model = BaseClassifier("strided3", lr=0.2, schedule="one-cycle")
+    cold_start = ColdStartSelection((2, 4), (2, 1), k=1, verbose=False)
+    tiny_trainer(tmp_path, cold_start, Rates()).fit(model, tiny_data())
+    for stage in (0, 1):
+        seen = [rate for number, rate in rates if number == stage]
+        batches = len(seen)
+        expected = [0.2 * one_cycle(step / batches) for step in range(batches)]
+        torch.testing.assert_close(torch.tensor(seen), torch.tensor(expected))
+
+
 def test_optimizer_and_schedule_can_be_others() -> None:
     model = BaseClassifier(
         "conv3",
@@ -153,10 +175,12 @@ def test_a_backbone_of_ones_own_is_measured_without_touching_it(tmp_path: Path) 
 
 
 def test_errors_say_what_to_do() -> None:
-    with pytest.raises(InputError, match="one of resnet18, conv4, conv3 or an"):
+    with pytest.raises(InputError, match="one of resnet18, conv4, conv3, strided3, resnet8 or an"):
         BaseClassifier("resnet19")
     with pytest.raises(InputError, match="`stem` to be one of imagenet, cifar but got 'small'"):
         BaseClassifier("resnet18", stem="small")
+    with pytest.raises(InputError, match="`schedule` to be one of steps, one-cycle but got 'cos'"):
+        BaseClassifier("conv3", schedule="cos")
     with pytest.raises(InputError, match="in_channels=3"):
         BaseClassifier("conv4").features(torch.rand(1, 3, 28, 28))
     with pytest.raises(InputError, match="use `features`"):
