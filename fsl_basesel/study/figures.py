@@ -76,6 +76,8 @@ def ratio_figure(suggestion: Suggestion) -> Figure:
     _band(panel, rows, [row.ratio_interval for row in rows], BLUE)
     pooled = [-row.lam for row in rows]
     _line(panel, rows, pooled, RED, "s--", r"pooled, $-\lambda$")
+    if any(np.isnan(row.ratio_interval[0]) for row in rows):
+        panel.plot([], [], " ", label=r"no band: $\bar\beta_1$ may be 0")
     panel.axhline(0, color="black", linewidth=0.6)
     _k_axis(panel, rows, suggestion.k)
     panel.set_ylabel(r"$\bar\beta_2 \,/\, \bar\beta_1$")
