@@ -18,6 +18,7 @@ COMMANDS = {
     "suggest": "k and lam for `select` from the accuracies of models on random base sets",
     "demo": "a selection on embedded data, with the table of algorithms and the reasons",
     "fit": "train on base classes that are chosen during the run, described by a YAML file",
+    "report": "one HTML page of what a run came to, and its figures for papers",
     "bench": "measure speed on this machine",
 }
 """Commands and what they do; each is a module of this package with `add_arguments` and `run`."""

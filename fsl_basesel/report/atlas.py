@@ -1,0 +1,105 @@
+"""All thumbnails of a page in one picture, so that each is there once however often it is shown."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+
+import numpy as np
+from PIL import Image
+
+from fsl_basesel.report.content import thinned
+from fsl_basesel.report.record import Pictures
+from fsl_basesel.report.svg import escaped, tag
+
+LIMIT = 1500
+"""Thumbnails of a page, at most."""
+_LOSSLESS = 2**20  # bytes; beyond, photographs are much smaller as JPEG
+
+
+class Atlas:
+    """Thumbnails on a grid.
+
+    Args:
+        pictures: Those of the run; None for a run without.
+        first: Names of candidates that come first if there is no room for all.
+    """
+
+    def __init__(self, pictures: Pictures | None, first: list[str]) -> None:
+        self.total = 0
+        self._place: dict[tuple[bool, str], int] = {}
+        self._tiles: list[np.ndarray] = []
+        if pictures is None:
+            return
+        self.total = len(pictures.candidates) + len(pictures.novel)
+        wanted = [(True, name) for name in pictures.novel][: LIMIT // 2]
+        early = [name for name in first if name in pictures.candidates]
+        wanted += [(False, name) for name in dict.fromkeys(early)][: LIMIT - len(wanted)]
+        known = set(early)
+        rest = [name for name in pictures.candidates if name not in known]
+        wanted += [(False, rest[i]) for i in thinned(len(rest), max(0, LIMIT - len(wanted)))]
+        wanted = wanted[:LIMIT]
+        for i, (novel, name) in enumerate(wanted):
+            self._place[novel, name] = i
+            self._tiles.append((pictures.novel if novel else pictures.candidates)[name])
+
+    def __len__(self) -> int:
+        return len(self._tiles)
+
+    @property
+    def columns(self) -> int:
+        """Thumbnails in a row of the grid."""
+        return max(1, math.isqrt(max(0, len(self) - 1)) + 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the grid."""
+        return max(1, -(-len(self) // self.columns))
+
+    def where(self, name: str, novel: bool) -> str | None:
+        """Column and row of a class's thumbnail, "3 5"; None if it has none."""
+        place = self._place.get((novel, name))
+        return None if place is None else f"{place % self.columns} {place // self.columns}"
+
+    def picture(self, name: str, novel: bool) -> str:
+        """A class's thumbnail as an element; an empty frame if it has none."""
+        where = self.where(name, novel)
+        kind = "novel" if novel else "base"
+        if where is None:
+            return tag("span", class_=f"pic none {kind}", title=name, role="img", aria_label=name)
+        column, row = where.split()
+        return (
+            f'<span class="pic {kind}" role="img" aria-label="{escaped(name)}" '
+            f'title="{escaped(name)}" style="--c:{column};--r:{row}"></span>'
+        )
+
+    def style(self) -> str:
+        """The rule that brings the picture of all thumbnails into the page, once."""
+        if not len(self):
+            return ""
+        tiles = self._tiles
+        if any(tile.ndim == 3 for tile in tiles):
+            tiles = [t if t.ndim == 3 else np.repeat(t[..., None], 3, 2) for t in tiles]
+        side = tiles[0].shape[0]
+        sheet = np.zeros((self.rows * side, self.columns * side, *tiles[0].shape[2:]), np.uint8)
+        for i, tile in enumerate(tiles):
+            top, left = i // self.columns * side, i % self.columns * side
+            sheet[top : top + side, left : left + side] = tile
+        kind, data = _encoded(Image.fromarray(sheet))
+        text = base64.b64encode(data).decode("ascii")
+        pixelated = "image-rendering:pixelated;" if side < 40 else ""
+        return (
+            f":root{{--columns:{self.columns};--rows:{self.rows}}}"
+            f".pic{{{pixelated}background-image:url(data:image/{kind};base64,{text})}}"
+        )
+
+
+def _encoded(sheet: Image.Image) -> tuple[str, bytes]:
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG", optimize=True)
+    if buffer.tell() <= _LOSSLESS:
+        return "png", buffer.getvalue()
+    buffer = io.BytesIO()
+    sheet.save(buffer, "JPEG", quality=82, subsampling=0)
+    return "jpeg", buffer.getvalue()

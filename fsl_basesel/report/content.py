@@ -1,0 +1,233 @@
+"""What the figures show, as numbers: shared by the page and by the files for papers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.report.projection import class_map
+from fsl_basesel.report.run import Run, Stage
+
+MAP_POINTS = 1200
+"""Points of a map, at most."""
+COLUMNS = 400
+"""Classes side by side in one figure, at most."""
+RANDOM_DRAWS = 20
+"""Random choices that a selection is set beside."""
+_MATRIX = 2 * 10**7
+
+NOVEL, CHOSEN, BEFORE, REST = "novel", "chosen", "before", "rest"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A class on the map.
+
+    Attributes:
+        x: Across, -1 to 1.
+        y: Up, -1 to 1.
+        name: Its name.
+        group: Its family, empty where not known.
+        kind: "novel", "chosen" (in this selection), "before" (in an earlier one) or "rest".
+        stage: Stage in which it was chosen, 0 for never; a class that was there from the start
+            of the first stage has that of the first.
+        links: For a novel class the positions, on this map, of its nearest base classes.
+    """
+
+    x: float
+    y: float
+    name: str
+    group: str
+    kind: str
+    stage: int
+    links: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """Points in drawing order, and how many classes there are in all."""
+
+    points: list[Point]
+    total: int
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure of a novel class; None where it is undefined or cannot be told.
+
+    Attributes:
+        before: With the base classes there were before.
+        after: With those chosen too.
+        random: With random ones instead, the mean over some choices of as many classes.
+    """
+
+    before: float | None
+    after: float | None
+    random: float | None
+
+
+@dataclass(frozen=True)
+class Served:
+    """A novel class: what it got.
+
+    Attributes:
+        name: Its name.
+        ratio: Similarity Ratio.
+        nearest: Mean similarity to its nearest base classes.
+        neighbours: Its nearest base classes and their similarities.
+    """
+
+    name: str
+    ratio: Change
+    nearest: Change
+    neighbours: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What random choices of as many classes come to, and what there was before.
+
+    Attributes:
+        value: Mean value of h.
+        ratios: `[|N|]` mean Similarity Ratio.
+        nearest: `[|N|]` mean similarity to the nearest base classes.
+        nearest_before: The same with the base classes there were before; NaN where none.
+    """
+
+    value: float
+    ratios: np.ndarray
+    nearest: np.ndarray
+    nearest_before: np.ndarray
+
+
+def thinned(count: int, limit: int) -> list[int]:
+    """Positions of at most `limit` of `count` things, evenly spaced, both ends among them.
+
+    Example:
+        >>> thinned(3, 5), thinned(100, 4)
+        ([0, 1, 2], [0, 33, 66, 99])
+    """
+    if count <= limit:
+        return list(range(count))
+    return [round(i * (count - 1) / (limit - 1)) for i in range(limit)] if limit > 1 else [0]
+
+
+def stage_of_choice(run: Run) -> dict[str, int]:
+    """By name, the stage in which each base class was chosen."""
+    return {name: stage.number for stage in reversed(run.stages) for name in stage.selection.names}
+
+
+def map_of(run: Run) -> ClassMap | None:
+    """The map of the last selection whose centroids were kept; None if there is none."""
+    stage = next((one for one in reversed(run.stages) if one.classes is not None), None)
+    if stage is None or stage.classes is None:
+        return None
+    classes = stage.classes
+    chosen, before = set(stage.selection.indices), set(stage.before)
+    kinds = [
+        CHOSEN if u in chosen else BEFORE if u in before else REST
+        for u in range(len(classes.candidates))
+    ]
+    base = [u for u, kind in enumerate(kinds) if kind != REST]
+    rest = [u for u, kind in enumerate(kinds) if kind == REST]
+    count = 0 if classes.novel is None else len(classes.novel)
+    shown_novel = thinned(count, MAP_POINTS // 3)
+    shown_base = [base[i] for i in thinned(len(base), MAP_POINTS // 3)]
+    room = MAP_POINTS - len(shown_novel) - len(shown_base)
+    shown_rest = [rest[i] for i in thinned(len(rest), room)]
+    columns = shown_rest + shown_base
+    parts = [classes.candidates[columns]]
+    if classes.novel is not None:
+        parts.append(classes.novel[shown_novel])
+    plane = class_map(np.concatenate(parts))
+    when = stage_of_choice(run)
+    place = {classes.candidate_names[u]: i for i, u in enumerate(columns)}
+    links = {
+        row.name: tuple(place[name] for name, _ in row.neighbours if name in place)
+        for row in stage.selection.explanation.novel
+    }
+    points = []
+    for (x, y), u in zip(plane, columns, strict=False):
+        name = classes.candidate_names[u]
+        group = classes.candidate_groups[u] if classes.candidate_groups else ""
+        at = when.get(name, 0 if kinds[u] == REST else min(when.values(), default=1))
+        points.append(Point(float(x), float(y), name, group, kinds[u], at, ()))
+    for (x, y), n in zip(plane[len(columns) :], shown_novel, strict=True):
+        name = classes.novel_names[n]
+        group = classes.novel_groups[n] if classes.novel_groups else ""
+        points.append(Point(float(x), float(y), name, group, NOVEL, 0, links.get(name, ())))
+    return ClassMap(points, len(classes.candidates) + count, stage)
+
+
+def reference_of(stage: Stage) -> Reference | None:
+    """What random choices come to; None where the centroids do not tell.
+
+    They do not if they were not kept, if the matrix would be large, or if the selection was made
+    with other similarities or with costs: then its value cannot be computed from them.
+    """
+    classes, selection = stage.classes, stage.selection
+    if classes is None or not stage.informed:
+        return None
+    rows = len(classes.candidates if classes.novel is None else classes.novel)
+    if rows * len(classes.candidates) > _MATRIX:
+        return None
+    settings = selection.hyperparameters
+    names = ("m", "k", "lam", "selected")
+    problem = SelectionProblem.from_centroids(
+        classes.candidates, classes.novel, **{name: settings[name] for name in names}
+    )
+    if not math.isclose(problem.value(selection.indices), selection.value, rel_tol=1e-4):
+        return None
+    draw = np.random.default_rng(0)
+    sets = [draw.choice(problem.unselected, problem.m, replace=False) for _ in range(RANDOM_DRAWS)]
+    ratios = np.mean([problem.similarity_ratio(one).numpy() for one in sets], axis=0)
+    nearest = [_nearest(problem, [*problem.selected, *one]) for one in sets]
+    return Reference(
+        float(np.mean([problem.value(one) for one in sets])),
+        ratios,
+        np.mean(nearest, axis=0),
+        _nearest(problem, list(problem.selected)),
+    )
+
+
+def _nearest(problem: SelectionProblem, members: list[int]) -> np.ndarray:
+    """`[|N|]` mean similarity to the k nearest of these columns, or to all where they are fewer."""
+    if not members:
+        return np.full(problem.n_novel, np.nan)
+    values = problem.columns[members]
+    depth = min(problem.k, len(values))
+    return np.partition(values, len(values) - depth, axis=0)[-depth:].mean(axis=0)
+
+
+def served_by(stage: Stage, reference: Reference | None) -> list[Served]:
+    """The novel classes in the order of the problem."""
+    rows = []
+    for n, row in enumerate(stage.selection.explanation.novel):
+        drawn: list[float | None] = [None, None, None]
+        if reference is not None:
+            figures = (reference.ratios, reference.nearest, reference.nearest_before)
+            drawn = [_finite(figure[n]) for figure in figures]
+        similarities = [similarity for _, similarity in row.neighbours]
+        mean = math.fsum(similarities) / len(similarities) if similarities else None
+        ratio = Change(row.ratio_before, row.ratio_after, drawn[0])
+        rows.append(Served(row.name, ratio, Change(drawn[2], mean, drawn[1]), row.neighbours))
+    return rows
+
+
+def short(name: str, group: str = "") -> str:
+    """A name without its family, where it begins with it.
+
+    Example:
+        >>> short("Greek: α", "Greek"), short("Greek: α")
+        ('α', 'Greek: α')
+    """
+    prefix = f"{group}: "
+    return name[len(prefix) :] if group and name.startswith(prefix) else name
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,222 @@
+"""A run's folder as the report reads it: selections, centroids, pictures, accuracies, settings."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.report.paired import Line, summarise
+from fsl_basesel.report.record import (
+    PICTURES,
+    Classes,
+    Pictures,
+    classes_file,
+    load_classes,
+    load_pictures,
+)
+from fsl_basesel.selection import FORMAT, Selection
+
+UNKNOWN = ("not known yet",)
+"""Novel classes of a random first stage, in which no similarities are known."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One selection of a run.
+
+    Attributes:
+        number: From 1.
+        selection: What was chosen.
+        classes: The centroids it was made with, where they were kept.
+    """
+
+    number: int
+    selection: Selection
+    classes: Classes | None
+
+    @property
+    def informed(self) -> bool:
+        """Whether similarities were known; the first classes of a cold start are random."""
+        return tuple(row.name for row in self.selection.explanation.novel) != UNKNOWN
+
+    @property
+    def before(self) -> list[int]:
+        """Columns that were base classes already."""
+        return list(self.selection.hyperparameters.get("selected", ()))
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One head at one moment.
+
+    Attributes:
+        head: Name of the head.
+        stage: From 1.
+        base_classes: How many base classes there were.
+        mean: Mean accuracy over episodes, 0 to 1.
+        half_width: Half the width of its 95 % interval.
+    """
+
+    head: str
+    stage: int
+    base_classes: int
+    mean: float
+    half_width: float
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A file `novel_<protocol>.csv`: how episodes are made, and what was measured."""
+
+    ways: int
+    shots: int
+    episodes: int
+    rows: list[Accuracy]
+
+    @property
+    def title(self) -> str:
+        """The protocol in words."""
+        return f"{self.ways}-way {self.shots}-shot"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a run's folder has to tell; what is absent is empty or None."""
+
+    name: str
+    stages: list[Stage]
+    pictures: Pictures | None = None
+    protocols: list[Protocol] = field(default_factory=list)
+    methods: list[Line] = field(default_factory=list)
+    configuration: tuple[str, str] | None = None
+
+    @property
+    def last(self) -> Stage | None:
+        """The last selection made with known similarities."""
+        return next((stage for stage in reversed(self.stages) if stage.informed), None)
+
+
+def read_run(folder: str | os.PathLike[str]) -> Run:
+    """Read a run's folder.
+
+    Raises:
+        InputError: There is no such folder, it has nothing to report, or a file is damaged.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        what = "a file" if path.exists() else "nothing there"
+        raise InputError(f"Expected {str(path)!r} to be the folder of a run but it is {what}.")
+    stages = [
+        Stage(number, Selection.load(file), _classes(path, number))
+        for number, file in _selection_files(path)
+    ]
+    protocols = [_protocol(file) for file in sorted(path.glob("novel_*.csv"))]
+    results = path / "results.csv"
+    methods = summarise(_rows(results)) if results.is_file() else []
+    if not (stages or methods):
+        raise InputError(
+            f"Expected selections in {str(path)!r} but found no selection-stage-1.json, "
+            "selection.json or results.csv; name the folder of a run of `fsl-basesel fit`, or save "
+            "one there with `fsl-basesel select ... --out FOLDER/selection.json`."
+        )
+    pictures = path / PICTURES
+    return Run(
+        name=path.resolve().name or str(path),
+        stages=stages,
+        pictures=load_pictures(pictures) if pictures.is_file() else None,
+        protocols=[protocol for protocol in protocols if protocol is not None],
+        methods=methods,
+        configuration=_configuration(path),
+    )
+
+
+def _selection_files(path: Path) -> list[tuple[int, Path]]:
+    """The selections of the stages; else the one selection there is, under whatever name."""
+    numbered = []
+    for file in path.glob("selection-stage-*.json"):
+        match = re.fullmatch(r"selection-stage-(\d+)\.json", file.name)
+        if match:
+            numbered.append((int(match[1]), file))
+    if numbered:
+        return sorted(numbered)
+    usual = path / "selection.json"
+    if usual.is_file():
+        return [(1, usual)]
+    found = [file for file in sorted(path.glob("*.json")) if _is_selection(file)]
+    if len(found) > 1:
+        raise InputError(
+            f"Expected one selection in {str(path)!r} but found {len(found)} "
+            f"({found[0].name}, {found[1].name}, ...); name the one to report selection.json, or "
+            "the stages of one run selection-stage-1.json and so on."
+        )
+    return [(1, file) for file in found]
+
+
+def _is_selection(file: Path) -> bool:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def _classes(path: Path, number: int) -> Classes | None:
+    file = path / classes_file(number)
+    return load_classes(file) if file.is_file() else None
+
+
+def _protocol(file: Path) -> Protocol | None:
+    """The accuracies in a file of `NovelEvaluation`: the last of each stage and head."""
+    latest: dict[tuple[int, str], Accuracy] = {}
+    first: dict[str, Any] | None = None
+    for row in _rows(file):
+        first = first or row
+        try:
+            found = Accuracy(
+                head=row["head"],
+                stage=int(row["stage"]),
+                base_classes=int(row["base_classes"]),
+                mean=float(row["accuracy"]),
+                half_width=float(row["ci95"]),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(
+                f"Expected {str(file)!r} to be written by NovelEvaluation but a line could not be "
+                f"read ({type(error).__name__}: {error}); write it again or remove it."
+            ) from error
+        latest[found.stage, found.head] = found
+    if first is None:
+        return None
+    ways, shots, episodes = (int(first.get(name) or 0) for name in ("ways", "shots", "episodes"))
+    return Protocol(ways, shots, episodes, list(latest.values()))
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    try:
+        with open(file, encoding="utf-8", newline="") as text:
+            return list(csv.DictReader(text))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(
+            f"Expected {str(file)!r} to be a CSV file but it could not be read "
+            f"({type(error).__name__}: {error}); write it again or remove it."
+        ) from error
+
+
+def _configuration(path: Path) -> tuple[str, str] | None:
+    """Name and text of the settings; those of the last start where there were several."""
+
+    def start(file: Path) -> int:
+        return int(re.sub(r"\D", "", file.parent.name) or 0)
+
+    starts = sorted(path.glob("metrics/version_*/config.yaml"), key=start)
+    for file in [path / "settings.yaml", path / "config.yaml", *reversed(starts)]:
+        if file.is_file():
+            text = file.read_text(encoding="utf-8", errors="replace")
+            return str(file.relative_to(path)), text
+    return None
