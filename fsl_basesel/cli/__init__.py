@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "a selection on embedded data, with the table of algorithms and the reasons",
     "fit": "train on base classes that are chosen during the run, described by a YAML file",
     "report": "one HTML page of what a run came to, and its figures for papers",
+    "reproduce": "run the experiments of the paper, on its data or on embedded data",
     "bench": "measure speed on this machine",
 }
 """Commands and what they do; each is a module of this package with `add_arguments` and `run`."""

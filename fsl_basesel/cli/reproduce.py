@@ -1,0 +1,217 @@
+"""`fsl-basesel reproduce`: the tables and figures of the paper, on its data or on the glyphs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from fsl_basesel.cli import output
+from fsl_basesel.cli.tables import new_table
+from fsl_basesel.errors import InputError
+
+if TYPE_CHECKING:
+    from lightning_modules.experiments.plan import Experiment, Row
+    from lightning_modules.experiments.runner import Outcome
+    from lightning_modules.experiments.store import ResultStore
+
+EXIT_FAILED = 1
+
+EXAMPLES = """\
+examples:
+  what there is:
+    fsl-basesel reproduce --list
+  Tables 2-4 on the embedded glyphs, two networks at a time; Ctrl-C and the same command go on:
+    fsl-basesel reproduce pretrained-glyphs --jobs 2
+  the paper's own settings (data/imagenet/train, data/caltech256, data/cub):
+    fsl-basesel reproduce pretrained --data-root data
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.description = (
+        "Run an experiment: choose base classes, train on them, judge the networks on novel\n"
+        "classes. Every trained network is kept as a row, so that an interrupted command goes\n"
+        "on where it was, experiments share rows, and two commands can work side by side."
+    )
+    parser.epilog = EXAMPLES
+    parser.add_argument("name", nargs="?", metavar="NAME", help="an experiment, or a YAML file")
+    parser.add_argument("--list", action="store_true", help="list the experiments and leave")
+    parser.add_argument(
+        "--out", default="runs/reproduce", metavar="DIR", help="where results go (%(default)s)"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="networks side by side (%(default)s)")
+    parser.add_argument("--repeats", type=int, metavar="N", help="seeds (as the experiment says)")
+    parser.add_argument("--data-root", metavar="DIR", help="folder with the paper's data sets")
+    parser.add_argument(
+        "--only", metavar="A,B", help="only these data sets of the experiment, by name"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be run and what is there already"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run what has no result yet, then write and print the tables."""
+    from lightning_modules.experiments import plan
+    from lightning_modules.experiments.store import ResultStore
+
+    screen = output.PlainConsole()
+    if args.list or args.name is None:
+        _print_list(screen)
+        return 0
+    experiment = plan.load(
+        args.name, args.data_root, repeats=args.repeats, **_only(args.name, args)
+    )
+    rows = experiment.rows()
+    store = ResultStore(args.out)
+    trials = list(plan.each_trial(rows))
+    done = sum(store.load(trial) is not None for trial in trials)
+    screen.print(Text(f"{experiment.title}: {len(trials)} networks, {done} there already."))
+    if args.dry_run:
+        return 0
+    failures = _work(experiment, rows, store, args.jobs)
+    return _finish(experiment, rows, store, failures, screen)
+
+
+def _only(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The data sets that were asked for."""
+    from lightning_modules.experiments import plan
+
+    if args.only is None:
+        return {}
+    every = plan.load(name, args.data_root).datasets
+    wanted = args.only.split(",")
+    unknown = [word for word in wanted if word not in every]
+    if unknown:
+        raise InputError(
+            f"Expected --only to name data sets of {name} ({', '.join(every)}) but got "
+            f"{unknown[0]!r}."
+        )
+    return {"datasets": {word: every[word] for word in wanted}}
+
+
+def _print_list(screen: output.PlainConsole) -> None:
+    from lightning_modules.experiments import plan
+
+    table = new_table()
+    for heading in ("experiment", "networks", "what it shows"):
+        table.add_column(heading, justify="right" if heading == "networks" else "left")
+    for name in plan.names():
+        experiment = plan.load(name, ".")
+        count = sum(1 for _ in plan.each_trial(experiment.rows()))
+        table.add_row(name, str(count), experiment.title)
+    screen.print(table)
+
+
+def _work(experiment: Experiment, rows: list[Row], store: ResultStore, jobs: int) -> list[Outcome]:
+    from lightning_modules.experiments import plan, runner
+
+    trials = list(plan.each_trial(rows))
+    labels = {row.trial.key: f"{row.dataset}, {row.label}, m={row.trial.m}" for row in rows}
+    with _shown(experiment, rows, store, len(trials)) as advance:
+
+        def report(outcome: Outcome) -> None:
+            text = f"{labels[outcome.trial.key]}, repeat {outcome.trial.seed}: {outcome.state}"
+            advance(f"{text} ({outcome.problem})" if outcome.problem else text)
+
+        return runner.run_all(trials, store, jobs, report)
+
+
+@contextmanager
+def _shown(
+    experiment: Experiment, rows: list[Row], store: ResultStore, total: int
+) -> Iterator[Any]:
+    """Rows done, time left and the table so far; a line a row where nobody watches."""
+    console = output.PlainConsole(stderr=True)
+    done = total - sum(
+        store.load(trial) is None for trial in {r.trial.key: r.trial for r in rows}.values()
+    )
+    start, before = time.perf_counter(), done
+    if not console.is_terminal:
+        state = {"done": done}
+
+        def line(text: str) -> None:
+            state["done"] += 1
+            left = (total - state["done"]) * (time.perf_counter() - start)
+            left /= max(1, state["done"] - before)
+            print(f"[{state['done']}/{total}, {left / 60:.0f} min left] {text}", file=sys.stderr)
+
+        yield line
+        return
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    )
+    task = bar.add_task(experiment.name, total=total, completed=done)
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        live.update(Group(_so_far(experiment, rows, store), bar))
+
+        def draw(text: str) -> None:
+            bar.update(task, advance=1)
+            live.update(Group(_so_far(experiment, rows, store), Text(text, style="dim"), bar))
+
+        yield draw
+
+
+def _so_far(experiment: Experiment, rows: list[Row], store: ResultStore) -> Table:
+    """Mean accuracy of the first head and paired difference, by data set, m and shots."""
+    from fsl_basesel.report.paired import summarise
+    from lightning_modules.experiments.tables import points, result_rows
+
+    table = new_table()
+    for heading in ("data", "m", "shots", "method", "repeats", "accuracy %", "against Random"):
+        table.add_column(heading, justify="left" if heading in ("data", "method") else "right")
+    if experiment.kind == "study":  # a table of random sets tells nothing
+        return table
+    results = [
+        row for row in result_rows(experiment, rows, store)
+        if (row["head"], row["shots"]) == (experiment.heads[0], experiment.shots[0])
+    ]  # fmt: skip
+    for line in summarise(results):
+        table.add_row(
+            line.key["domain"],
+            str(line.key["m"]),
+            str(line.key["shots"]),
+            line.label,
+            str(line.accuracy.n),
+            points(line.accuracy),
+            points(line.difference, sign=True),
+        )
+    return table
+
+
+def _finish(
+    experiment: Experiment,
+    rows: list[Row],
+    store: ResultStore,
+    failures: list[Outcome],
+    screen: output.PlainConsole,
+) -> int:
+    from lightning_modules.experiments.products import write_products
+
+    with output.working("Tables and figures"):
+        text, written = write_products(experiment, rows, store)
+    if experiment.kind == "table":
+        screen.print(_so_far(experiment, rows, store))
+    else:
+        screen.print(text, soft_wrap=True)
+    for path in written:
+        screen.print(Text(f"Saved {path}", style="dim"), soft_wrap=True)
+    for failure in failures:
+        print(f"fsl-basesel: failed: {failure.problem}", file=sys.stderr)
+    if failures:
+        print(
+            f"fsl-basesel: {len(failures)} networks failed; the same command tries them again",
+            file=sys.stderr,
+        )
+    return EXIT_FAILED if failures else 0

@@ -1,0 +1,46 @@
+"""Objects from the plain settings of a YAML file."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from fsl_basesel.errors import InputError
+from lightning_modules.datamodule import BaseClassDataModule
+
+
+def build(spec: Any) -> Any:
+    """What `{class_path: ..., init_args: {...}}` describes; anything else stays as it is.
+
+    Example:
+        >>> build({"class_path": "datetime.timedelta", "init_args": {"hours": 1}}).seconds
+        3600
+    """
+    if not isinstance(spec, dict) or "class_path" not in spec:
+        return spec
+    module, _, name = spec["class_path"].rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"Expected `class_path` to name a class but got {spec['class_path']!r} ({error})."
+        ) from error
+    return found(**{key: build(value) for key, value in spec.get("init_args", {}).items()})
+
+
+def data_module(data: dict[str, Any], seed: int, batch_size: int, part: str) -> BaseClassDataModule:
+    """The data module of a trial.
+
+    Args:
+        data: its `class_path` and `init_args`.
+        seed: seed of the order of images.
+        batch_size: images of a batch.
+        part: "candidates" or "pretraining".
+    """
+    arguments = data["init_args"] | {"seed": seed, "batch_size": batch_size, "part": part}
+    made = build(data | {"init_args": arguments})
+    if not isinstance(made, BaseClassDataModule):
+        raise InputError(
+            f"Expected {data['class_path']} to be a BaseClassDataModule but got {type(made)}."
+        )
+    return made

@@ -1,0 +1,103 @@
+"""The model that selections are made with: trained once a seed, its centroids shared by trials."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+import fsl_basesel as fb
+from fsl_basesel.data import NovelTask
+from fsl_basesel.report.record import load_classes, save_classes
+from lightning_modules.centroids import image_centroids
+from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.experiments.building import data_module
+from lightning_modules.experiments.plan import FORMAT, Trial, digest
+from lightning_modules.experiments.store import ResultStore
+from lightning_modules.experiments.training import epochs_for, train
+
+
+@dataclass(frozen=True)
+class ClassMeans:
+    """Centroids under the first model, `[|B|, d]` and `[|N|, d]`, with names."""
+
+    candidates: np.ndarray
+    novel: np.ndarray
+    names: tuple[str, ...]
+    novel_names: tuple[str, ...]
+
+    def problem(self, m: int, k: int, lam: float, general: bool = False) -> fb.SelectionProblem:
+        """The selection problem; `general` takes the candidates for the novel classes."""
+        return fb.SelectionProblem.from_centroids(
+            self.candidates,
+            None if general else self.novel,
+            m=m,
+            k=k,
+            lam=lam,
+            names=self.names,
+            novel_names=None if general else self.novel_names,
+        )
+
+
+def selection_support(novel: NovelTask, shots: int) -> NovelTask:
+    """The task with only the support images that a selection may see, the first of each class."""
+    return NovelTask(novel.source, shots, novel.queries, novel.repeat, novel.seed)
+
+
+def first_means(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> ClassMeans:
+    """Centroids of the candidates of `data` and of its novel classes under the first model.
+
+    The model is trained on the pre-training classes by whoever comes first; others wait for it.
+    """
+    settings = {
+        name: value
+        for name, value in asdict(trial).items()
+        if name in ("data", "model", "pretraining")
+    }
+    # Repeats that share their classes share the model too.
+    seed = int(trial.data["init_args"]["split_seed"])
+    key = digest(settings | {"format": FORMAT, "seed": seed, "shots": max(trial.shots)})
+    folder = store.folder / "first-models" / key
+    with store.claim(f"first-{key}", wait=True):
+        means = _kept(folder)
+        if means is None:
+            means = _computed(trial, data, seed)
+            save_classes(
+                folder,
+                1,
+                means.candidates,
+                means.novel,
+                candidate_names=means.names,
+                novel_names=means.novel_names,
+                candidate_groups=data.pool.groups,
+                novel_groups=None if data.novel is None else data.novel.groups,
+            )
+            means = _kept(folder)  # as all others will see it, in single precision
+    assert means is not None
+    return means
+
+
+def _kept(folder: Path) -> ClassMeans | None:
+    try:
+        found = load_classes(folder / "classes-stage-1.npz")
+    except fb.InputError:
+        return None
+    assert found.novel is not None
+    return ClassMeans(found.candidates, found.novel, found.candidate_names, found.novel_names)
+
+
+def _computed(trial: Trial, data: BaseClassDataModule, seed: int) -> ClassMeans:
+    how = trial.pretraining
+    first = data_module(trial.data, seed, how["batch_size"], "pretraining")
+    first.add_classes(range(len(first.pool)))
+    epochs = epochs_for(how, len(first.pool), float(first.pool.source.sizes.mean()))
+    module = train(first, trial.model, how, seed, epochs)
+    assert data.novel is not None
+    support = selection_support(data.novel, max(trial.shots)).support_set()
+    return ClassMeans(
+        image_centroids(data.pool.preview_set(), len(data.pool), module),
+        image_centroids(support, len(data.novel), module),
+        data.pool.names,
+        data.novel.names,
+    )

@@ -1,0 +1,294 @@
+"""What an experiment consists of: its YAML file, and the trials that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fsl_basesel import selectors
+from fsl_basesel.errors import InputError
+
+FOLDER = Path(__file__).parents[2] / "fsl_basesel" / "configs" / "reproduce"
+"""Where experiments are looked up by name; `fsl_basesel/configs` is the project's `configs`."""
+
+FORMAT = 1
+"""Raised when a change of the code makes earlier results incomparable."""
+
+KINDS = ("table", "study", "worth")
+SETTINGS = ("pretrained", "general", "cold-start")
+
+Plain = dict[str, Any]
+"""Settings as plain types, as they come from YAML and go to JSON."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trained model: all that its result depends on, and nothing else.
+
+    Attributes:
+        data: the data module, as `class_path` and `init_args`.
+        model: arguments of `BaseClassifier`.
+        training: epochs, batch size and the like of the base model.
+        pretraining: the same of the model that selections are made with.
+        setting: "pretrained", "general" or "cold-start".
+        method: name of the selection method.
+        k: K of the objective; None where the method has none.
+        lam: lambda of the objective; None where the method has none.
+        m: number of base classes.
+        schedule: base classes in each stage of a cold start; else None.
+        draw: tells repeated draws of a random method apart.
+        seed: seed of everything that is drawn.
+        shots: support images of a novel class, one evaluation for each number.
+        supports: disjoint support sets to average over.
+        heads: few-shot classifiers.
+        per_class: keep the accuracy of every novel class.
+    """
+
+    data: Plain
+    model: Plain
+    training: Plain
+    pretraining: Plain
+    setting: str
+    method: str
+    k: int | None
+    lam: float | None
+    m: int
+    schedule: tuple[int, ...] | None
+    draw: int
+    seed: int
+    shots: tuple[int, ...]
+    supports: int
+    heads: tuple[str, ...]
+    per_class: bool = False
+
+    @property
+    def key(self) -> str:
+        """Name of the trial's files."""
+        return digest({"format": FORMAT} | asdict(self))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial at its place in a table: data set and label are for people."""
+
+    dataset: str
+    label: str
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment as its YAML file describes it.
+
+    Attributes:
+        name: name of the file.
+        title: what it shows.
+        kind: "table" of methods, preliminary "study", or what a selected class is "worth".
+        setting: how base classes are selected, unless a method says otherwise.
+        data: the data module, as `class_path` and `init_args`.
+        datasets: by name, what differs: `init_args`, `methods`, `m`, and `paper`, the table of the
+            paper to show beside.
+        model: arguments of `BaseClassifier`.
+        training: see `Trial`.
+        pretraining: see `Trial`.
+        methods: by label, `method` and its `k`, `lam`, `draw`, `setting` and `schedule`.
+        m: numbers of base classes.
+        shots: see `Trial`.
+        supports: see `Trial`.
+        heads: see `Trial`.
+        repeats: seeds, each with classes, first model and test images of its own.
+        share_split: all repeats have the classes and the first model of seed 0.
+        sets: random base sets of a study.
+    """
+
+    name: str
+    title: str
+    data: Plain
+    model: Plain
+    training: Plain
+    pretraining: Plain
+    methods: dict[str, Plain]
+    kind: str = "table"
+    setting: str = "pretrained"
+    datasets: dict[str, Plain] = field(default_factory=dict)
+    m: tuple[int, ...] = (100,)
+    shots: tuple[int, ...] = (5, 20)
+    supports: int = 1
+    heads: tuple[str, ...] = ("NearestCentroid", "SoftmaxRegression")
+    repeats: int = 10
+    share_split: bool = False
+    sets: int = 60
+
+    def rows(self) -> list[Row]:
+        """Every trial of the experiment, repeat after repeat so that tables fill up evenly."""
+        if self.kind == "study":
+            return [
+                self._row(name, change, f"set {draw}", {"method": "random", "draw": draw}, m, 0)
+                for draw in range(self.sets)
+                for name, change in self.datasets.items()
+                for m in change.get("m", self.m)
+            ]
+        return [
+            self._row(name, change, label, how, m, seed)
+            for seed in range(self.repeats)
+            for name, change in self.datasets.items()
+            for m in change.get("m", self.m)
+            for label, how in (self.methods | change.get("methods", {})).items()
+            if m in how.get("m", [m])
+        ]
+
+    def _row(self, dataset: str, change: Plain, label: str, how: Plain, m: int, seed: int) -> Row:
+        method, setting = how["method"], how.get("setting", self.setting)
+        blind = method == "random"  # it looks at nothing, so settings share its trials
+        split_seed = 0 if self.share_split or self.kind == "study" else seed
+        arguments = self.data.get("init_args", {}) | change.get("init_args", {})
+        arguments |= {"split_seed": split_seed, "shots": self.supports * max(self.shots)}
+        staged = setting == "cold-start" and not blind
+        schedule = how.get("schedule", [6, 12, 25, 50, 100]) if staged else None
+        if schedule is not None and schedule[-1] != m:
+            raise InputError(
+                f"Expected the schedule of {label!r} in {self.name} to end with m = {m} but got "
+                f"{schedule}."
+            )
+        selection_only = {"random", "domsim", "kmedoids"}
+        trial = Trial(
+            data={"class_path": self.data["class_path"], "init_args": arguments},
+            model=self.model,
+            training=self.training,
+            pretraining=self.pretraining,
+            setting="pretrained" if blind else setting,
+            method=method,
+            k=None if method in selection_only else how.get("k", 1),
+            lam=None if method in selection_only else float(how.get("lam", 0.0)),
+            m=m,
+            schedule=None if schedule is None else tuple(schedule),
+            draw=how.get("draw", 0),
+            seed=seed,
+            shots=tuple(self.shots),
+            supports=self.supports,
+            heads=tuple(self.heads),
+            per_class=self.kind == "study",
+        )
+        return Row(dataset, label, trial)
+
+
+def digest(settings: Mapping[str, Any]) -> str:
+    """A short name for settings: equal for equal ones, whatever their order.
+
+    Example:
+        >>> digest({"a": 1, "b": [2.0]}) == digest({"b": [2.0], "a": 1})
+        True
+    """
+    text = json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def names() -> list[str]:
+    """Experiments there are, by name."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load(name: str, data_root: str | None = None, **changes: Any) -> Experiment:
+    """The experiment of this name, or in this YAML file.
+
+    Args:
+        name: name of a file in `configs/reproduce`, or the path of one.
+        data_root: folder that stands for `{root}` in the file.
+        changes: settings that replace those of the file; None leaves them.
+
+    Example:
+        >>> experiment = load("pretrained-glyphs", repeats=2)
+        >>> experiment.setting, experiment.repeats, len(experiment.datasets)
+        ('pretrained', 2, 3)
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        raise InputError(
+            f"Expected an experiment ({', '.join(names())}) or a YAML file but got {name!r}."
+        )
+    settings = _read(path) | {key: value for key, value in changes.items() if value is not None}
+    settings = _rooted(settings, data_root, path.stem)
+    try:
+        experiment = Experiment(name=path.stem, **_lists_as_tuples(settings))
+    except TypeError as error:
+        raise InputError(f"Expected {path} to describe an experiment: {error}.") from None
+    _check(experiment)
+    return experiment
+
+
+def _check(experiment: Experiment) -> None:
+    def expect(holds: bool, what: str, got: object) -> None:
+        if not holds:
+            raise InputError(f"Expected {what} in experiment {experiment.name} but got {got!r}.")
+
+    expect(experiment.kind in KINDS, f"`kind` to be one of {', '.join(KINDS)}", experiment.kind)
+    expect(experiment.repeats >= 1, "`repeats` of at least 1", experiment.repeats)
+    expect(experiment.supports >= 1, "`supports` of at least 1", experiment.supports)
+    expect(len(experiment.datasets) > 0, "at least one data set", experiment.datasets)
+    known = set(selectors.methods())
+    for change in experiment.datasets.values():
+        for label, how in (experiment.methods | change.get("methods", {})).items():
+            expect(how.get("method") in known, f"the method of {label!r} to be known", how)
+            setting = how.get("setting", experiment.setting)
+            expect(setting in SETTINGS, f"`setting` of {', '.join(SETTINGS)}", setting)
+
+
+def _read(path: Path) -> Plain:
+    """A YAML file on top of the one it `extends`, setting by setting."""
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        line = str(error).replace("\n", " ")
+        raise InputError(f"Expected {path} to be YAML but it is not: {line}") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"Expected {path} to hold settings by name but got {settings!r}.")
+    below = settings.pop("extends", None)
+    return settings if below is None else _merged(_read(path.parent / below), settings)
+
+
+def _merged(below: Plain, above: Plain) -> Plain:
+    """Settings of `above` and, where it is silent, of `below`; methods and data sets not mixed."""
+    both = below | above
+    for name in ("data", "model", "training", "pretraining"):
+        if isinstance(below.get(name), dict) and isinstance(above.get(name), dict):
+            both[name] = below[name] | above[name]
+    if "data" in below and "init_args" in above.get("data", {}):
+        arguments = below["data"].get("init_args", {}) | above["data"]["init_args"]
+        both["data"]["init_args"] = arguments
+    return both
+
+
+def _rooted(settings: Plain, root: str | None, name: str) -> Plain:
+    """Settings with the data folder put in."""
+    text = json.dumps(settings)
+    if "{root}" not in text:
+        return settings
+    if root is None:
+        raise InputError(
+            f"Expected --data-root, the folder with the images, as {name} needs them; "
+            f"{name.removesuffix('-glyphs')}-glyphs runs without, where there is one."
+        )
+    if not Path(root).is_dir():
+        raise InputError(f"Expected --data-root to be a folder but got {root!r}.")
+    return json.loads(text.replace("{root}", json.dumps(str(root))[1:-1]))
+
+
+def _lists_as_tuples(settings: Plain) -> Plain:
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
+
+
+def each_trial(rows: Sequence[Row]) -> Iterator[Trial]:
+    """Every trial once, in the order of the rows."""
+    seen: set[str] = set()
+    for row in rows:
+        if row.trial.key not in seen:
+            seen.add(row.trial.key)
+            yield row.trial

@@ -1,0 +1,111 @@
+"""What an experiment leaves in its folder: CSV, Markdown, figures, and a study's suggestion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fsl_basesel.cli.suggest import sentences
+from fsl_basesel.selection import write_atomically
+from fsl_basesel.study import Study, Suggestion
+from lightning_modules.experiments import tables, worth
+from lightning_modules.experiments.building import data_module
+from lightning_modules.experiments.first_model import first_means
+from lightning_modules.experiments.plan import Experiment, Row
+from lightning_modules.experiments.store import ResultStore
+
+NEEDED_SETS = 5
+
+
+def write_products(
+    experiment: Experiment, rows: Sequence[Row], store: ResultStore
+) -> tuple[str, list[Path]]:
+    """Write everything the results so far allow.
+
+    Returns:
+        The tables as Markdown, and the files that were written.
+    """
+    folder = store.folder / experiment.name
+    folder.mkdir(parents=True, exist_ok=True)
+    results = tables.result_rows(experiment, rows, store)
+    if experiment.kind == "study":
+        text, written = _study(experiment, rows, store, folder)
+    else:
+        text, written = tables.markdown(experiment, results), []
+        if experiment.kind == "worth":
+            more, written = _worth(experiment, results, folder)
+            text += more
+    write_atomically(folder / "results.csv", tables.to_csv(results))
+    write_atomically(folder / "table.md", text.rstrip() + "\n")
+    return text, [folder / "results.csv", folder / "table.md", *written]
+
+
+def _worth(experiment: Experiment, results: list[dict], folder: Path) -> tuple[str, list[Path]]:
+    parts, written = [], []
+    head, shots = experiment.heads[0], experiment.shots[0]
+    for dataset in experiment.datasets:
+        mine = [row for row in results if row["domain"] == dataset]
+        rows = worth.worths(mine, head, shots)
+        if rows:
+            title = f"{dataset}, {tables.HEADS.get(head, head)}, {shots}-shot"
+            parts += [f"## What a chosen class is worth: {title}", "", worth.markdown(rows), ""]
+            written += worth.draw(mine, head, shots, title, folder / f"accuracy-{dataset}")
+    return "\n".join(parts), written
+
+
+def _study(
+    experiment: Experiment, rows: Sequence[Row], store: ResultStore, folder: Path
+) -> tuple[str, list[Path]]:
+    """The regressions of the preliminary study for every data set, head and number of shots."""
+    parts, written = [f"# {experiment.title}", ""], []
+    for dataset in experiment.datasets:
+        done = [(row, store.load(row.trial)) for row in rows if row.dataset == dataset]
+        kept = [(row, result) for row, result in done if result is not None]
+        if len(kept) < NEEDED_SETS:
+            continue
+        trial = kept[0][0].trial
+        data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
+        means = first_means(trial, data, store)
+        problem = means.problem(trial.m, 1, 0.0)
+        assert data.novel is not None
+        tests = np.bincount(data.novel.test_set().labels, minlength=len(data.novel))
+        for head in experiment.heads:
+            for shots in experiment.shots:
+                name = f"{dataset}-{head}-{shots}shot"
+                accuracy = [result["per_class"][head][str(shots)] for _, result in kept]
+                study = Study(
+                    problem.similarity,
+                    [result["classes"] for _, result in kept],
+                    np.array(accuracy),
+                    names=means.names,
+                    novel_names=means.novel_names,
+                    tests_per_class=experiment.supports * tests,
+                )
+                suggestion = study.suggest()
+                written.append(study.save(folder / f"{name}.npz"))
+                suggestion.save(folder / f"{name}-suggestion.json")
+                written.append(folder / f"{name}-suggestion.json")
+                written += study.figures(folder / f"{name}-figures", suggestion)
+                parts += [f"## {dataset}, {tables.HEADS.get(head, head)}, {shots}-shot", ""]
+                parts += [f"{len(kept)} random base sets of {trial.m} classes.", ""]
+                parts += [*_profile(suggestion), "", *sentences(suggestion), ""]
+    return "\n".join(parts), written
+
+
+def _profile(suggestion: Suggestion) -> list[str]:
+    """A line for every K: what Figures 1 and 3 of the paper show, and lam."""
+    lines = [
+        "| K | classes with β1 > 0 | β2/β1 (95 %) | R² | R² by chance | R² of unseen sets, pooled "
+        "| λ = -β2/β1, pooled (95 %) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in suggestion.profile:
+        ratio = f"{row.ratio:.2f} ({row.ratio_interval[0]:.2f} to {row.ratio_interval[1]:.2f})"
+        lam = f"{row.lam:.2f} ({row.lam_interval[0]:.2f} to {row.lam_interval[1]:.2f})"
+        lines.append(
+            f"| {row.k} | {row.positive:.0%} | {ratio} | {row.r2:.3f} | {row.r2_chance:.3f} | "
+            f"{row.pooled_r2:.3f} | {lam} |"
+        )
+    return lines

@@ -1,0 +1,129 @@
+"""Run trials that have no result yet, side by side if asked, whoever else is at work on them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsl_basesel.errors import InputError
+from lightning_modules.experiments.plan import Trial
+from lightning_modules.experiments.store import ResultStore
+
+BUSY_SECONDS = 2.0
+"""How long to wait before looking again at a trial that another process is at work on."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial: `done`, `busy` in another process, or an error.
+
+    Attributes:
+        trial: which one.
+        state: "done", "busy" or "failed".
+        problem: what went wrong.
+    """
+
+    trial: Trial
+    state: str
+    problem: str = ""
+
+
+def run_all(
+    trials: Sequence[Trial],
+    store: ResultStore,
+    jobs: int = 1,
+    report: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Work until every trial has a result or has failed; those that have one are not run.
+
+    Args:
+        trials: what to run.
+        store: where results are and go.
+        jobs: trials side by side, each in a process of its own if more than one.
+        report: called after each trial that is done or has failed.
+
+    Returns:
+        The failures.
+    """
+    if jobs < 1:
+        raise InputError(f"Expected --jobs to be at least 1 but got {jobs}.")
+    left = [trial for trial in trials if store.load(trial) is None]
+    failures = []
+    outcomes = _in_turn(left, store) if jobs == 1 else _side_by_side(left, store, jobs)
+    for outcome in outcomes:
+        if outcome.state == "failed":
+            failures.append(outcome)
+        report(outcome)
+    return failures
+
+
+def attempt(trial: Trial, folder: Path) -> Outcome:
+    """Run a trial unless it has a result by now or another process is at work on it."""
+    from lightning_modules.experiments.trial import run_trial
+
+    store = ResultStore(folder)
+    with store.claim(trial.key) as mine:
+        if not mine:
+            return Outcome(trial, "busy")
+        if store.load(trial) is not None:
+            return Outcome(trial, "done")
+        try:
+            store.save(trial, run_trial(trial, store))
+        except Exception as error:  # the others go on, and what went wrong is told at the end
+            return Outcome(trial, "failed", f"{type(error).__name__}: {error}")
+    return Outcome(trial, "done")
+
+
+def _in_turn(left: Sequence[Trial], store: ResultStore) -> Iterator[Outcome]:
+    queue = list(left)
+    while queue:
+        busy = []
+        for trial in queue:
+            outcome = attempt(trial, store.folder)
+            if outcome.state == "busy":
+                busy.append(trial)
+            else:
+                yield outcome
+        if len(busy) == len(queue):
+            time.sleep(BUSY_SECONDS)
+        queue = busy
+
+
+def _side_by_side(left: Sequence[Trial], store: ResultStore, jobs: int) -> Iterator[Outcome]:
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _use_threads, (threads,))
+    try:
+        queue, running = list(left), set[Future[Outcome]]()
+        while queue or running:
+            while queue and len(running) < jobs:
+                running.add(pool.submit(attempt, queue.pop(0), store.folder))
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            outcomes = [future.result() for future in finished]
+            for outcome in outcomes:
+                if outcome.state == "busy":
+                    queue.append(outcome.trial)
+                else:
+                    yield outcome
+            if all(outcome.state == "busy" for outcome in outcomes):
+                time.sleep(BUSY_SECONDS)
+    except BrokenProcessPool as error:
+        raise InputError(
+            "Expected the processes of --jobs to finish but one was killed, perhaps for want of "
+            "memory; the same command goes on with what is left."
+        ) from error
+    finally:
+        # Not `with`: that would wait for trials under way after Ctrl-C.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _use_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    os.environ["NUMBA_NUM_THREADS"] = str(threads)

@@ -1,0 +1,83 @@
+"""Where results are kept: a file a trial, whole or not there; locks die with their process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fsl_basesel.errors import InputError
+from fsl_basesel.selection import write_atomically
+from lightning_modules.experiments.plan import Trial
+
+
+class ResultStore:
+    """Results of trials in a folder that several processes may work on.
+
+    Args:
+        folder: made where it is not there.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        try:
+            for part in ("trials", "shared", "first-models", "locks"):
+                (self.folder / part).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"Expected to write results to {str(folder)!r} but could not ({error}); name "
+                "another folder with --out."
+            ) from error
+
+    def load_part(self, name: str) -> dict[str, Any] | None:
+        """What several trials share; None if it is not there or cannot be read."""
+        try:
+            return json.loads(self._part(name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def save_part(self, name: str, content: dict[str, Any]) -> None:
+        """Keep what several trials share."""
+        write_atomically(self._part(name), json.dumps(content) + "\n")
+
+    def _part(self, name: str) -> Path:
+        return self.folder / "shared" / f"{name}.json"
+
+    def load(self, trial: Trial) -> dict[str, Any] | None:
+        """The result of a trial; None if there is none yet, or it cannot be read."""
+        try:
+            return json.loads(self._file(trial).read_text(encoding="utf-8"))["result"]
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def save(self, trial: Trial, result: dict[str, Any]) -> None:
+        """Keep a result, with the settings it belongs to for people who look into the file."""
+        text = json.dumps({"trial": asdict(trial), "result": result}, ensure_ascii=False)
+        write_atomically(self._file(trial), text + "\n")
+
+    def _file(self, trial: Trial) -> Path:
+        return self.folder / "trials" / f"{trial.key}.json"
+
+    @contextmanager
+    def claim(self, key: str, wait: bool = False) -> Iterator[bool]:
+        """Work on `key` alone; False if another process does. The system frees it at any death.
+
+        Args:
+            key: what is worked on.
+            wait: wait for the other process instead.
+        """
+        lock = FileLock(self.folder / "locks" / f"{key}.lock", timeout=-1 if wait else 0)
+        try:
+            lock.acquire()
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()

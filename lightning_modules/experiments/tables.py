@@ -1,0 +1,149 @@
+"""Tables of an experiment: every result as CSV, means and paired differences as Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from fsl_basesel.report.paired import Estimate, Line, summarise
+from lightning_modules.experiments.plan import FOLDER, Experiment, Row
+from lightning_modules.experiments.store import ResultStore
+
+COLUMNS = (
+    "experiment", "domain", "setting", "method", "label", "k", "lam", "m", "seed", "head", "shots",
+    "accuracy", "value", "upper_bound", "gap", "share_k1", "share_k3", "seconds",
+)  # fmt: skip
+
+HEADS = {"NearestCentroid": "nearest centroid", "SoftmaxRegression": "softmax regression"}
+
+
+def result_rows(
+    experiment: Experiment, rows: Sequence[Row], store: ResultStore
+) -> list[dict[str, Any]]:
+    """A line for each finished trial, head and number of shots."""
+    found = []
+    for row in rows:
+        result = store.load(row.trial)
+        if result is None:
+            continue
+        trial = row.trial
+        common = {
+            "experiment": experiment.name,
+            "domain": row.dataset,
+            "setting": experiment.setting,  # a table compares with one Random, whatever the method
+            "method": trial.method,
+            "label": row.label,
+            "k": trial.k,
+            "lam": trial.lam,
+            "m": trial.m,
+            "seed": trial.seed,
+            "value": result["value"],
+            "upper_bound": result["upper_bound"],
+            "gap": result["gap"],
+            "share_k1": result["shares"]["1"],
+            "share_k3": result["shares"]["3"],
+            "seconds": result["selection_seconds"],
+        }
+        for head, by_shots in result["accuracy"].items():
+            for shots, values in by_shots.items():
+                line = {"head": head, "shots": int(shots), "accuracy": float(np.mean(values))}
+                found.append(common | line)
+    return found
+
+
+def to_csv(rows: Iterable[dict[str, Any]]) -> str:
+    """The lines as CSV, with the columns of `COLUMNS`."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def paper_numbers() -> dict[str, Any]:
+    """Accuracies of the paper: by table, head, label and `m/shots`, the mean and its interval."""
+    return yaml.safe_load((FOLDER / "paper.yml").read_text(encoding="utf-8"))
+
+
+def markdown(experiment: Experiment, results: Sequence[dict[str, Any]]) -> str:
+    """A table for each data set and head, with the paper's numbers beside ours where it has some.
+
+    Cells are per cent with 95 % intervals over repeats; differences are paired by repeat.
+    """
+    lines = [f"# {experiment.title}", ""]
+    summary = summarise(results)
+    numbers = paper_numbers()
+    for dataset, change in experiment.datasets.items():
+        table = numbers.get(change.get("paper", ""), {})
+        for head in experiment.heads:
+            mine = [
+                line for line in summary
+                if line.key["domain"] == dataset and line.key["head"] == head
+            ]  # fmt: skip
+            if mine:
+                seeds = max(line.accuracy.n for line in mine)
+                lines += [f"## {dataset}, {HEADS.get(head, head)}, {seeds} repeats", ""]
+                lines += [*_table(mine, table.get(head, {})), ""]
+    return "\n".join(lines)
+
+
+def _table(lines: Sequence[Line], paper: dict[str, Any]) -> list[str]:
+    columns = sorted({(line.key["m"], line.key["shots"]) for line in lines}, key=_descending_m)
+    labels = list(dict.fromkeys(line.label for line in lines))
+    heading = ["method"]
+    for m, shots in columns:
+        heading += [f"m={m}, {shots}-shot", "against Random"]
+        heading += ["paper"] if _has(paper, m, shots) else []
+    rows = [heading, ["---"] * len(heading)]
+    for label in labels:
+        cells = [label]
+        for m, shots in columns:
+            line = next(
+                (
+                    line
+                    for line in lines
+                    if (line.label, line.key["m"], line.key["shots"]) == (label, m, shots)
+                ),
+                None,
+            )
+            cells += ["", ""] if line is None else [points(line.accuracy), _difference(line)]
+            if _has(paper, m, shots):
+                cells.append(_printed(paper.get(label, {}).get(f"{m}/{shots}")))
+        rows.append(cells)
+    return [f"| {' | '.join(cells)} |" for cells in rows]
+
+
+def _descending_m(column: tuple[int, int]) -> tuple[int, int]:
+    return -column[0], column[1]
+
+
+def _has(paper: dict[str, Any], m: int, shots: int) -> bool:
+    return any(f"{m}/{shots}" in cells for cells in paper.values())
+
+
+def _printed(cell: Sequence[float] | None) -> str:
+    return "" if cell is None else f"{cell[0]:.2f} ± {cell[1]:.2f}"
+
+
+def points(estimate: Estimate | None, sign: bool = False) -> str:
+    """An estimate in per cent.
+
+    Example:
+        >>> points(Estimate(10, 0.0212, 0.004), sign=True)
+        '+2.12 ± 0.40'
+    """
+    if estimate is None:
+        return ""
+    mean = f"{100 * estimate.mean:{'+' if sign else ''}.2f}"
+    return mean if estimate.half_width is None else f"{mean} ± {100 * estimate.half_width:.2f}"
+
+
+def _difference(line: Line) -> str:
+    text = points(line.difference, sign=True)
+    sure = line.difference is not None and line.difference.excludes_zero
+    return f"**{text}**" if sure else text

@@ -1,0 +1,67 @@
+"""Train a network of an experiment: quietly, with as many epochs as its classes need."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+
+from lightning_modules.base_classifier import BaseClassifier
+from lightning_modules.datamodule import BaseClassDataModule
+
+
+def epochs_for(training: dict[str, Any], classes: int, per_class: float) -> int:
+    """Epochs of a network: as asked for, and enough for it to see `min_images`.
+
+    Example:
+        >>> epochs_for({"epochs": 1, "min_images": 12000}, classes=20, per_class=240)
+        3
+        >>> epochs_for({"epochs": 1, "min_images": 12000}, classes=100, per_class=240)
+        1
+    """
+    needed = math.ceil(training.get("min_images", 0) / (classes * per_class))
+    return max(int(training["epochs"]), needed)
+
+
+def train(
+    data: BaseClassDataModule,
+    model: dict[str, Any],
+    training: dict[str, Any],
+    seed: int,
+    epochs: int | None,
+    callbacks: Sequence[pl.Callback] = (),
+) -> BaseClassifier:
+    """A network trained on the classes of `data`, or on those its callbacks choose.
+
+    Args:
+        data: images.
+        model: arguments of `BaseClassifier`.
+        training: its `trainer`, if any, has arguments of the Trainer.
+        seed: seed of the weights.
+        epochs: how many; None where a callback says.
+        callbacks: of the Trainer.
+    """
+    quiet()
+    module = BaseClassifier(**model, seed=seed)
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **training.get("trainer", {}),
+    )
+    trainer.fit(module, data)
+    return module.eval()
+
+
+def quiet() -> None:
+    """Keep Lightning's remarks on each of many runs off the screen."""
+    warnings.filterwarnings("ignore", module=r"pytorch_lightning\..*")
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)

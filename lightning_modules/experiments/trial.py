@@ -1,0 +1,140 @@
+"""Run one trial: choose classes, train on them, judge the network on the novel classes."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import asdict
+from typing import Any
+
+import fsl_basesel as fb
+from lightning_modules.base_classifier import BaseClassifier
+from lightning_modules.callbacks import ColdStartSelection
+from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.experiments.building import data_module
+from lightning_modules.experiments.first_model import ClassMeans, first_means, selection_support
+from lightning_modules.experiments.judging import judge
+from lightning_modules.experiments.plan import FORMAT, Trial, digest
+from lightning_modules.experiments.store import ResultStore
+from lightning_modules.experiments.training import epochs_for, train
+from lightning_modules.loader import step_seed
+
+SHARES = (1, 3)
+"""Values of K at which every selection is compared with the proven bound."""
+
+
+def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
+    """The result of a trial, as plain types.
+
+    Returns:
+        `accuracy`: by head and shots, one for each support set. `per_class`: the same for each
+        novel class, where asked for. `classes`: numbers of the base classes in order of choice.
+        `value`, `upper_bound`, `gap`: of the (last) selection; None for methods without K.
+        `shares`: h of the base classes at lam = 0 as a share of its proven bound, by K.
+        `selection_seconds`, `seconds`.
+    """
+    start = time.perf_counter()
+    data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
+    means = first_means(trial, data, store)
+    if trial.schedule is None:
+        selection = _selection(trial, means)
+        chosen = selection.indices
+        judged = _judged_once(trial, data, chosen, store)
+    else:
+        selection, module = _cold_start(trial, data)
+        chosen = list(data.class_numbers)
+        judged = _judged(trial, module)
+    certified = trial.k is not None
+    return judged | {
+        "classes": chosen,
+        "value": selection.value if certified else None,
+        "upper_bound": selection.upper_bound if certified else None,
+        "gap": selection.gap if certified else None,
+        "shares": _shares(trial, means, chosen),
+        "selection_seconds": selection.seconds,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _judged_once(
+    trial: Trial, data: BaseClassDataModule, chosen: list[int], store: ResultStore
+) -> dict[str, Any]:
+    """Accuracies of a network trained on these classes; methods that agree share it.
+
+    Labels go by the order of the pool, so that the order of choice has no part in the network.
+    """
+    settings = {
+        name: value
+        for name, value in asdict(trial).items()
+        if name not in ("pretraining", "setting", "method", "k", "lam", "m", "schedule", "draw")
+    }
+    key = digest(settings | {"format": FORMAT, "classes": sorted(chosen)})
+    with store.claim(f"network-{key}", wait=True):
+        judged = store.load_part(f"network-{key}")
+        if judged is None:
+            data.add_classes(sorted(chosen))
+            per_class = float(data.pool.source.sizes.mean())
+            epochs = epochs_for(trial.training, trial.m, per_class)
+            module = train(data, trial.model, trial.training, trial.seed, epochs)
+            judged = _judged(trial, module)
+            store.save_part(f"network-{key}", judged)
+    return judged
+
+
+def _judged(trial: Trial, module: BaseClassifier) -> dict[str, Any]:
+    """Accuracies on the novel classes, by head and shots."""
+    data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
+    assert data.novel is not None
+    right = judge(module, data.novel, trial.heads, trial.shots, trial.supports)
+
+    def by_shots(axis: int) -> dict[str, Any]:
+        return {
+            head: {str(shots): found.mean(axis).tolist() for shots, found in results.items()}
+            for head, results in right.items()
+        }
+
+    judged = {"accuracy": by_shots(1)}
+    return judged | {"per_class": by_shots(0)} if trial.per_class else judged
+
+
+def _selection(trial: Trial, means: ClassMeans) -> fb.Selection:
+    # Methods without K are chosen by something else; the problem still tells them m.
+    problem = means.problem(
+        trial.m, trial.k or 1, trial.lam or 0.0, general=trial.setting == "general"
+    )
+    seed = step_seed(trial.seed, "draw", trial.draw)
+    return fb.select(problem, trial.method, seed=seed, certify=trial.k is not None)
+
+
+def _shares(trial: Trial, means: ClassMeans, chosen: list[int]) -> dict[str, float]:
+    shares = {}
+    for k in SHARES:
+        problem = means.problem(trial.m, k, 0.0)
+        bound = fb.select(problem, "auto", seed=0).upper_bound
+        assert bound is not None
+        shares[str(k)] = problem.value(chosen) / bound
+    return shares
+
+
+def _cold_start(trial: Trial, data: BaseClassDataModule) -> tuple[fb.Selection, BaseClassifier]:
+    """All stages in one fit; the last selection and the last network."""
+    assert trial.schedule is not None
+    assert data.novel is not None
+    data.novel = selection_support(data.novel, max(trial.shots))
+    per_class = float(data.pool.source.sizes.mean())
+    epochs = [epochs_for(trial.training, size, per_class) for size in trial.schedule]
+    with tempfile.TemporaryDirectory() as folder:
+        callback = ColdStartSelection(
+            trial.schedule,
+            epochs,
+            k=trial.k or 1,
+            lam=trial.lam or 0.0,
+            selector=trial.method,
+            seed=trial.seed,
+            certify=trial.k is not None,
+            dirpath=folder,
+            verbose=False,
+        )
+        module = train(data, trial.model, trial.training, trial.seed, None, [callback])
+        last = fb.Selection.load(f"{folder}/selection-stage-{len(trial.schedule)}.json")
+    return last, module

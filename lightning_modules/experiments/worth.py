@@ -1,0 +1,169 @@
+"""How many randomly chosen classes is a selected class worth? Accuracy against m, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fsl_basesel.report.paired import REFERENCE, estimate
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Worth:
+    """A method at m classes, and how many random classes reach the same accuracy.
+
+    Attributes:
+        label: the method.
+        m: classes it chose.
+        accuracy: its mean accuracy.
+        random: random classes of the same accuracy, by linear interpolation in log m; infinite
+            where more than all that were tried are needed, 0 where the fewest are enough.
+        low: lower end of the 95 % interval (bootstrap over repeats).
+        high: its upper end.
+    """
+
+    label: str
+    m: int
+    accuracy: float
+    random: float
+    low: float
+    high: float
+
+
+def worths(results: Sequence[dict[str, Any]], head: str, shots: int, seed: int = 0) -> list[Worth]:
+    """The worth of every method at every m, from the lines of one data set.
+
+    Args:
+        results: lines of `tables.result_rows`.
+        head: which head counts.
+        shots: which number of shots counts.
+        seed: seed of the resamples.
+
+    Example:
+        >>> lines = [
+        ...     {"head": "h", "shots": 5, "label": label, "m": m, "seed": seed, "accuracy": a}
+        ...     for seed in (0, 1)
+        ...     for label, m, a in (("Random", 10, 0.2), ("Random", 40, 0.4), ("auto", 10, 0.3))
+        ... ]
+        >>> [round(one.random, 1) for one in worths(lines, "h", 5)]
+        [20.0]
+    """
+    found: dict[str, dict[int, dict[int, float]]] = {}
+    for row in results:
+        if (row["head"], row["shots"]) == (head, shots):
+            by_m = found.setdefault(row["label"], {})
+            by_m.setdefault(row["m"], {})[row["seed"]] = row["accuracy"]
+    if REFERENCE not in found:
+        return []
+    seeds = sorted(set.intersection(*(set(s) for by_m in found.values() for s in by_m.values())))
+    if not seeds:
+        return []
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(0, len(seeds), (RESAMPLES, len(seeds)))
+    sizes = np.array(sorted(found[REFERENCE]))
+    curve = np.array([[found[REFERENCE][m][seed] for seed in seeds] for m in sizes.tolist()])
+    curves = curve[:, draws].mean(2)
+    rows = []
+    for label, by_m in found.items():
+        if label == REFERENCE:
+            continue
+        for m in sorted(by_m):
+            ours = np.array([by_m[m][seed] for seed in seeds])
+            spread = [
+                equivalent(sizes, curves[:, i], value)
+                for i, value in enumerate(ours[draws].mean(1).tolist())
+            ]
+            low, high = np.quantile(spread, [0.025, 0.975], method="nearest")
+            middle = equivalent(sizes, curve.mean(1), float(ours.mean()))
+            rows.append(Worth(label, m, float(ours.mean()), middle, float(low), float(high)))
+    return rows
+
+
+def equivalent(sizes: np.ndarray, accuracies: np.ndarray, accuracy: float) -> float:
+    """Random classes that reach `accuracy`, along the curve made monotone from below.
+
+    Example:
+        >>> float(equivalent(np.array([10, 40]), np.array([0.2, 0.4]), 0.3).__round__(3))
+        20.0
+    """
+    rising = np.maximum.accumulate(accuracies)
+    if accuracy < rising[0]:
+        return 0.0
+    if accuracy > rising[-1]:
+        return float("inf")
+    place = int(np.searchsorted(rising, accuracy))
+    if rising[place] == accuracy:
+        return float(sizes[place])
+    share = (accuracy - rising[place - 1]) / (rising[place] - rising[place - 1])
+    logs = np.log(sizes[place - 1 : place + 1])
+    return float(np.exp(logs[0] + share * (logs[1] - logs[0])))
+
+
+def draw(
+    results: Sequence[dict[str, Any]], head: str, shots: int, title: str, path: Path
+) -> list[Path]:
+    """Accuracy against m, a line a method with 95 % intervals, as PNG and SVG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    panel = figure.add_subplot()
+    mine = [row for row in results if (row["head"], row["shots"]) == (head, shots)]
+    colours = ("#8a8a8a", "#0072b2", "#d55e00", "#009e73")
+    for number, label in enumerate(dict.fromkeys(row["label"] for row in mine)):
+        sizes = sorted({row["m"] for row in mine if row["label"] == label})
+        estimates = [
+            estimate([r["accuracy"] for r in mine if (r["label"], r["m"]) == (label, m)])
+            for m in sizes
+        ]
+        panel.errorbar(
+            sizes,
+            [100 * one.mean for one in estimates],
+            [100 * (one.half_width or 0.0) for one in estimates],
+            label=label,
+            color=colours[number % len(colours)],
+            marker="o",
+            markersize=4,
+            linewidth=1.5,
+            capsize=2,
+        )
+    panel.set_xscale("log")
+    panel.set_xticks(sorted({row["m"] for row in mine}))
+    panel.xaxis.set_major_formatter(ScalarFormatter())
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.set_xlabel("base classes m")
+    panel.set_ylabel(f"accuracy on novel classes, {shots}-shot (%)")
+    panel.set_title(title, fontsize=10, loc="left")
+    panel.grid(alpha=0.25, linewidth=0.6)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = [path.with_suffix(ending) for ending in (".png", ".svg")]
+    for file in written:
+        figure.savefig(file, dpi=200)
+    return written
+
+
+def markdown(rows: Sequence[Worth]) -> str:
+    """A line a method and m."""
+    lines = [
+        "| method | m | accuracy | random classes of the same accuracy | a class is worth |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        interval = f"{_number(row.random)} ({_number(row.low)} to {_number(row.high)})"
+        worth = f"{_number(row.random / row.m, 2)} random ones"
+        lines.append(f"| {row.label} | {row.m} | {100 * row.accuracy:.2f} | {interval} | {worth} |")
+    return "\n".join(lines)
+
+
+def _number(value: float, digits: int = 0) -> str:
+    return "more than tried" if value == float("inf") else f"{value:.{digits}f}"
