@@ -226,7 +226,7 @@ def gap_in_words(gap: float) -> str:
 def accuracy(protocol: Protocol) -> str:
     """Accuracy by the number of base classes, a line for each head."""
     width, height, top, bottom = 500.0, 320.0, 40.0, 270.0
-    left, right = 56.0, width - 128
+    left, right = 56.0, width - 140
     rows = protocol.rows
     ends = [row.mean + sign * row.half_width for row in rows for sign in (-1, 1)]
     chance = 1 / protocol.ways if protocol.ways else 0.0

@@ -11,7 +11,7 @@ from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.projection import class_map
 from fsl_basesel.report.run import Run, Stage
 
-MAP_POINTS = 1200
+MAP_POINTS = 1000
 """Points of a map, at most."""
 COLUMNS = 400
 """Classes side by side in one figure, at most."""

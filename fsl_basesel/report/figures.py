@@ -29,7 +29,7 @@ from fsl_basesel.report.tables import comparison_title
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOUR = {NOVEL: "#c8501e", CHOSEN: "#1f6fb2", BEFORE: "#7fb2dc", REST: "#c3c7cc"}
+COLOUR = {NOVEL: "#bd4815", CHOSEN: "#1f6fb2", BEFORE: "#7fb2dc", REST: "#c3c7cc"}
 INK, SOFT, GRID = "#1d2126", "#59616b", "#e3e4e0"
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -189,6 +189,7 @@ def _gains(stages: Sequence[Stage]) -> Figure:
         axes.grid(axis="x", visible=False)
         axes.set_title(f"stage {stage.number}", loc="left", fontsize=8, color=SOFT)
         axes.set_xlabel("order of choice")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel("h gained")
     places[0].legend(loc="upper right")
     for axes in places[len(stages) :]:
@@ -257,7 +258,7 @@ def _methods(lines: Sequence[Line]) -> Figure:
     columns = min(2, len(groups))
     rows = -(-len(groups) // columns)
     longest = max(len(group) for group in groups.values())
-    figure, places = _new(3.4 * columns, (0.8 + 0.2 * longest) * rows, rows, columns)
+    figure, places = _new(3.6 * columns, (0.9 + 0.2 * longest) * rows, rows, columns)
     for axes, (title, group) in zip(places, groups.items(), strict=False):
         for i, line in enumerate(reversed(group)):
             found = line.difference
@@ -274,7 +275,7 @@ def _methods(lines: Sequence[Line]) -> Figure:
         axes.set_yticks(range(len(group)), [line.label for line in reversed(group)])
         axes.set_ylim(-0.6, len(group) - 0.4)
         axes.grid(axis="y", visible=False)
-        axes.set_title(title, loc="left", fontsize=7, color=SOFT)
+        axes.set_title(title.replace(" · m =", "\nm ="), loc="left", fontsize=7, color=SOFT)
         axes.set_xlabel(f"accuracy minus {REFERENCE} (points, 95 %)")
     for axes in places[len(groups) :]:
         axes.axis("off")

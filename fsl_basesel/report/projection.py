@@ -1,8 +1,9 @@
 """A map of classes: points in the plane such that classes with similar features are neighbours.
 
 t-SNE (van der Maaten and Hinton, 2008) on cosine distances, started from the principal components,
-so that there is nothing random in it. The sums over all pairs are exact: a map has at most some
-thousand points, since more cannot be told apart on a page.
+so that there is nothing random in it; where machines differ in the last digit of a product, maps
+may still turn out differently, as good as each other. The sums over all pairs are exact: a map has
+at most a thousand points, since more cannot be told apart on a page.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def class_map(centroids: np.ndarray, perplexity: float = 20.0) -> np.ndarray:
     unit = np.asarray(centroids, np.float64)
     lengths = np.linalg.norm(unit, axis=1, keepdims=True)
     unit = unit / np.where(lengths > 0, lengths, 1.0)
+    if not len(unit):
+        return np.zeros((0, 2))
     start = principal_components(unit)
     if len(unit) < 8 or not start.any():
         return _framed(start)
@@ -115,7 +118,5 @@ def _kernel(y: np.ndarray) -> np.ndarray:
 
 def _framed(plane: np.ndarray) -> np.ndarray:
     """Centred between its extremes and scaled to fit, both coordinates alike."""
-    if not len(plane):
-        return plane
     low, high = plane.min(axis=0), plane.max(axis=0)
     return (plane - (low + high) / 2) / max(float((high - low).max()) / 2, 1e-12)

@@ -116,7 +116,8 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         Stage(number, Selection.load(file), _classes(path, number))
         for number, file in _selection_files(path)
     ]
-    protocols = [_protocol(file) for file in sorted(path.glob("novel_*.csv"))]
+    protocols = [one for file in sorted(path.glob("novel_*.csv")) if (one := _protocol(file))]
+    protocols.sort(key=lambda protocol: (-protocol.ways, protocol.shots))
     results = path / "results.csv"
     methods = summarise(_rows(results)) if results.is_file() else []
     if not (stages or methods):
@@ -130,7 +131,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         name=path.resolve().name or str(path),
         stages=stages,
         pictures=load_pictures(pictures) if pictures.is_file() else None,
-        protocols=[protocol for protocol in protocols if protocol is not None],
+        protocols=protocols,
         methods=methods,
         configuration=_configuration(path),
     )

@@ -32,12 +32,13 @@ def methods(run: Run) -> list[str]:
             "difference whose interval excludes zero."
         ),
         tag("div", id="method-tools"),
-        *tables,
+        tag("div", *tables, class_="wide"),
     ]
 
 
 def _method_table(key: str, lines: Sequence[Line], scale: Scale) -> str:
-    heads = ("method", "seeds", "accuracy", f"minus {REFERENCE}", "95 % interval")
+    ends = " to ".join(f"{100 * end:+.1f}".replace("-", "−") for end in (scale.low, scale.high))
+    heads = ("method", "seeds", "accuracy", f"minus {REFERENCE}", f"95 % interval, {ends}")
     rows = []
     for line in lines:
         found = line.difference
@@ -72,7 +73,8 @@ def _method_table(key: str, lines: Sequence[Line], scale: Scale) -> str:
 def comparison_title(line: Line) -> str:
     """What the methods of a table have in common, in words."""
     key = line.key
-    words = [str(key[name]) for name in ("experiment", "domain", "setting") if key.get(name)]
+    known = [str(key[name]) for name in ("experiment", "domain", "setting") if key.get(name)]
+    words = list(dict.fromkeys(known))  # an experiment may be called like its setting
     if key.get("m") is not None:
         words.append(f"m = {key['m']}")
     if key.get("head"):

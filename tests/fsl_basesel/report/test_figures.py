@@ -1,0 +1,46 @@
+"""Figures for papers."""
+
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+from PIL import Image
+
+from fsl_basesel.report.figures import save_figures
+from fsl_basesel.report.run import read_run
+from tests.fsl_basesel.report.folders import HOSTILE, selected
+
+ALL = {
+    "accuracy",
+    "class-map",
+    "gains",
+    "methods",
+    "similarity",
+    "similarity-ratio",
+    "value-and-bound",
+}
+
+
+def test_every_figure_is_a_picture_with_something_in_it(run_folder, tmp_path):
+    written = save_figures(read_run(run_folder), tmp_path, dpi=60)
+    assert {path.stem for path in written} == ALL
+    for path in written:
+        if path.suffix == ".png":
+            assert np.asarray(Image.open(path).convert("L")).std() > 4
+        else:
+            assert ElementTree.parse(path).getroot().tag.endswith("svg")
+
+
+def test_figures_without_data_are_left_out(tmp_path):
+    folder = selected(tmp_path, names=HOSTILE, centroids=False)
+    written = save_figures(read_run(folder), tmp_path, dpi=60)
+    names = {path.stem for path in written}
+    assert names == {"gains", "similarity", "similarity-ratio", "value-and-bound"}
+
+
+def test_the_same_run_gives_the_same_files(tmp_path):
+    run = read_run(selected(tmp_path))
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        save_figures(run, tmp_path / folder, dpi=60)
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()

@@ -1,0 +1,201 @@
+"""The page as text: what it says for every kind of folder, and how large it gets."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fsl_basesel as fb
+from fsl_basesel.errors import InputError
+from fsl_basesel.report import content, record
+from fsl_basesel.report.page import html_page
+from fsl_basesel.report.run import read_run
+from fsl_basesel.report.svg import escaped
+from tests.fsl_basesel.report.folders import HOSTILE, selected, write_results
+
+VOID = {"meta", "br", "img", "input", "link", "circle", "line", "path", "rect", "polyline", "use"}
+
+
+class Balance(html.parser.HTMLParser):
+    """Checks that elements are closed in order, and collects text and addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.addresses += [v for k, v in attrs if k in ("src", "href") and not v.startswith("#")]
+        self.ids += [v for k, v in attrs if k == "id"]
+        if tag not in VOID or not self.get_starttag_text().endswith("/>"):
+            self.open += [tag] if tag != "meta" else []
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text += data
+
+
+def checked(folder: Path) -> tuple[str, Balance]:
+    page = html_page(read_run(folder))
+    page.encode("utf-8")
+    balance = Balance()
+    balance.feed(page)
+    assert balance.open == []
+    assert balance.addresses == []  # nothing to fetch
+    assert len(balance.ids) == len(set(balance.ids))
+    assert not re.search(r"url\((?!data:)", page)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
+    return page, balance
+
+
+def test_a_run_fills_every_part(run_folder):
+    page, balance = checked(run_folder)
+    assert 'class="absent"' not in page
+    for words in ("10 of 24 candidate classes", "in 3 stages for 8 novel classes", "8-way 2-shot"):
+        assert words in balance.text
+    assert "name: <b>&amp;" in balance.text  # the settings, as they are in the file
+    assert "+5." in balance.text  # the method that is better by 5 points
+
+
+def test_the_same_folder_gives_the_same_page(run_folder):
+    assert html_page(read_run(run_folder)) == html_page(read_run(run_folder))
+
+
+def test_a_selection_alone_says_what_the_rest_would_take(tmp_path):
+    page, balance = checked(selected(tmp_path, centroids=False))
+    assert page.count('class="absent"') == 4  # map, accuracies, methods, configuration
+    for file in ("classes-stage-i.npz", "novel_<protocol>.csv", "results.csv", "settings.yaml"):
+        assert file in balance.text
+    assert "pictures.npz" in balance.text
+    assert "not certified" in balance.text
+
+
+def test_a_selection_under_another_name_is_found(tmp_path):
+    selected(tmp_path, centroids=False)
+    (tmp_path / "selection.json").rename(tmp_path / "chosen.json")
+    (tmp_path / "other.json").write_text("{}")
+    assert len(read_run(tmp_path).stages) == 1
+    shutil.copy(tmp_path / "chosen.json", tmp_path / "again.json")
+    with pytest.raises(InputError, match=r"again\.json, chosen\.json"):
+        read_run(tmp_path)
+
+
+def test_a_table_of_results_alone_is_a_report(tmp_path):
+    write_results(tmp_path)
+    page, balance = checked(tmp_path)
+    assert page.count('class="methods sortable"') == 2
+    assert "selection-stage-1.json" in balance.text
+
+
+def test_general_selection_has_no_novel_classes_on_its_map(tmp_path):
+    page, balance = checked(selected(tmp_path, novel=None))
+    assert "no particular task" in balance.text
+    assert 'class="p novel"' not in page
+
+
+def test_a_run_that_only_chose_at_random_so_far_says_so(run_folder, tmp_path):
+    shutil.copy(run_folder / "selection-stage-1.json", tmp_path)
+    _, balance = checked(tmp_path)
+    assert "chosen at random" in balance.text
+
+
+def test_a_run_with_every_class_chosen_and_one_novel_class(tmp_path):
+    checked(selected(tmp_path, candidates=5, novel=1, m=5, k=9))
+
+
+def test_hostile_names_are_escaped(tmp_path):
+    page, balance = checked(selected(tmp_path, names=HOSTILE))
+    for name in HOSTILE[:2]:
+        assert name not in page
+    assert "x" * 500 in balance.text
+    assert "<script>document" in balance.text
+    assert page.count("<script") == 1
+
+
+def test_no_character_can_break_a_page():
+    assert escaped("a\x00b\ud800c\x1b<&>\"'") == "a\ufffdb\ufffdc\ufffd&lt;&amp;&gt;&quot;&#x27;"
+
+
+def test_before_and_after_are_those_of_the_problem(run_folder):
+    stage = read_run(run_folder).last
+    settings = {name: stage.selection.hyperparameters[name] for name in ("m", "k", "selected")}
+    problem = fb.SelectionProblem.from_centroids(
+        stage.classes.candidates, stage.classes.novel, **settings
+    )
+    served = content.served_by(stage, content.reference_of(stage))
+    after = problem.similarity_ratio(stage.selection.indices).tolist()
+    assert [row.ratio.after for row in served] == pytest.approx(after, rel=1e-5)
+    similarity = problem.similarity.numpy()
+    first = np.sort(similarity[:, list(problem.selected)], axis=1)[:, -problem.k :].mean(axis=1)
+    assert [row.nearest.before for row in served] == pytest.approx(first.tolist(), rel=1e-5)
+    better = [row.nearest.after >= row.nearest.before for row in served]
+    assert all(better)
+
+
+def test_the_value_of_random_choices_is_below_that_of_the_selection(run_folder):
+    for stage in read_run(run_folder).stages[1:]:
+        assert content.reference_of(stage).value < stage.selection.value
+
+
+def test_other_similarities_have_no_random_reference(tmp_path):
+    """Centroids that do not give the selection's value are not asked for others."""
+    folder = selected(tmp_path)
+    names = [f"class {i}" for i in range(30)]
+    record.save_classes(folder, 1, np.random.default_rng(5).random((30, 4)), candidate_names=names)
+    assert content.reference_of(read_run(folder).last) is None
+    checked(folder)
+
+
+def test_a_large_run_gives_a_small_page(tmp_path):
+    """Of 20 000 candidates with pictures some are shown, and the page says so."""
+    draw = np.random.default_rng(0)
+    base, task = draw.random((20_000, 4)), draw.random((60, 4))
+    names, novel_names = [f"c{i}" for i in range(20_000)], [f"n{i}" for i in range(60)]
+    problem = fb.SelectionProblem.from_centroids(
+        base, task, m=700, k=1, names=names, novel_names=novel_names
+    )
+    fb.select(problem, "random", certify=False).save(tmp_path / "selection-stage-1.json")
+    record.save_classes(tmp_path, 1, base, task, candidate_names=names, novel_names=novel_names)
+    pictures = draw.integers(0, 255, (20_000, 12, 12), np.uint8)
+    np.savez(
+        tmp_path / "pictures.npz",
+        candidates=pictures,
+        candidate_names=np.array(names),
+        novel=pictures[:60],
+        novel_names=np.array(novel_names),
+    )
+    page, balance = checked(tmp_path)
+    assert len(page) < 3 * 2**20
+    assert f"the map shows {content.MAP_POINTS} of 20060 classes" in balance.text
+    assert page.count('class="p ') < content.MAP_POINTS + 10  # those of the key count too
+    assert "1500 of 20060" in balance.text
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("novel_5way_1shot.csv", "stage,head\n1,NC\n"),
+        ("classes-stage-1.npz", "no archive"),
+        ("pictures.npz", "no archive"),
+        ("results.csv", "label,seed\nRandom,0\n"),
+        ("selection.json", "{"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, file, text):
+    selected(tmp_path)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(InputError, match=re.escape(file) if file != "results.csv" else "accuracy"):
+        read_run(tmp_path)
