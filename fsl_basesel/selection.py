@@ -168,12 +168,13 @@ def relative_gap(value: float, upper_bound: float) -> float:
     return difference / abs(upper_bound) if upper_bound else 1.0
 
 
-def write_atomically(target: Path, text: str) -> None:
+def write_atomically(target: Path, content: str | bytes) -> None:
     """Write beside `target`, flush to disk, rename over it."""
+    data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())

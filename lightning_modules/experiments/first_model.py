@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import fsl_basesel as fb
 from fsl_basesel.data import NovelTask
 from fsl_basesel.report.record import load_classes, save_classes
+from fsl_basesel.selection import write_atomically
+from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.centroids import image_centroids
 from lightning_modules.datamodule import BaseClassDataModule
 from lightning_modules.experiments.building import data_module
@@ -62,7 +66,7 @@ def first_means(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> 
     with store.claim(f"first-{key}", wait=True):
         means = _kept(folder)
         if means is None:
-            means = _computed(trial, data, seed)
+            means = _computed(trial, data, seed, store)
             save_classes(
                 folder,
                 1,
@@ -87,12 +91,8 @@ def _kept(folder: Path) -> ClassMeans | None:
     return ClassMeans(found.candidates, found.novel, found.candidate_names, found.novel_names)
 
 
-def _computed(trial: Trial, data: BaseClassDataModule, seed: int) -> ClassMeans:
-    how = trial.pretraining
-    first = data_module(trial.data, seed, how["batch_size"], "pretraining")
-    first.add_classes(range(len(first.pool)))
-    epochs = epochs_for(how, len(first.pool), float(first.pool.source.sizes.mean()))
-    module = train(first, trial.model, how, seed, epochs)
+def _computed(trial: Trial, data: BaseClassDataModule, seed: int, store: ResultStore) -> ClassMeans:
+    module = _first_model(trial, seed, store)
     assert data.novel is not None
     support = selection_support(data.novel, max(trial.shots)).support_set()
     return ClassMeans(
@@ -101,3 +101,24 @@ def _computed(trial: Trial, data: BaseClassDataModule, seed: int) -> ClassMeans:
         data.pool.names,
         data.novel.names,
     )
+
+
+def _first_model(trial: Trial, seed: int, store: ResultStore) -> BaseClassifier:
+    """Trained on the pre-training classes; tasks for which these are the same share it."""
+    how = trial.pretraining
+    data = data_module(trial.data, seed, how["batch_size"], "pretraining")
+    same = {"classes": data.pool.fingerprint, "model": trial.model, "pretraining": how}
+    key = digest(same | {"format": FORMAT, "seed": seed})
+    path = store.folder / "first-models" / f"{key}.pt"
+    with store.claim(f"first-{key}", wait=True):
+        data.add_classes(range(len(data.pool)))
+        if not path.exists():
+            epochs = epochs_for(how, len(data.pool), float(data.pool.source.sizes.mean()))
+            module = train(data, trial.model, how, seed, epochs)
+            content = io.BytesIO()
+            torch.save(module.backbone.state_dict(), content)
+            write_atomically(path, content.getvalue())
+            return module
+    module = BaseClassifier(**trial.model, seed=seed)
+    module.backbone.load_state_dict(torch.load(path, weights_only=True))
+    return module.eval()

@@ -57,7 +57,7 @@ def train(
         **training.get("trainer", {}),
     )
     trainer.fit(module, data)
-    return module.eval()
+    return module.eval().to(trainer.strategy.root_device)  # Lightning takes it back to the CPU
 
 
 def quiet() -> None:

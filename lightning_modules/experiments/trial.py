@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 import fsl_basesel as fb
+from fsl_basesel.data import NovelTask
 from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.callbacks import ColdStartSelection
 from lightning_modules.datamodule import BaseClassDataModule
@@ -35,6 +36,8 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     """
     start = time.perf_counter()
     data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
+    novel = data.novel
+    assert novel is not None
     means = first_means(trial, data, store)
     if trial.schedule is None:
         selection = _selection(trial, means)
@@ -43,7 +46,7 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     else:
         selection, module = _cold_start(trial, data)
         chosen = list(data.class_numbers)
-        judged = _judged(trial, module)
+        judged = _judged(trial, module, novel)
     certified = trial.k is not None
     return judged | {
         "classes": chosen,
@@ -76,16 +79,15 @@ def _judged_once(
             per_class = float(data.pool.source.sizes.mean())
             epochs = epochs_for(trial.training, trial.m, per_class)
             module = train(data, trial.model, trial.training, trial.seed, epochs)
-            judged = _judged(trial, module)
+            assert data.novel is not None
+            judged = _judged(trial, module, data.novel)
             store.save_part(f"network-{key}", judged)
     return judged
 
 
-def _judged(trial: Trial, module: BaseClassifier) -> dict[str, Any]:
+def _judged(trial: Trial, module: BaseClassifier, novel: NovelTask) -> dict[str, Any]:
     """Accuracies on the novel classes, by head and shots."""
-    data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
-    assert data.novel is not None
-    right = judge(module, data.novel, trial.heads, trial.shots, trial.supports)
+    right = judge(module, novel, trial.heads, trial.shots, trial.supports)
 
     def by_shots(axis: int) -> dict[str, Any]:
         return {
