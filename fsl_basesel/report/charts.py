@@ -30,7 +30,7 @@ BARS = 500
 _WORDS = {
     NOVEL: "novel",
     CHOSEN: "chosen",
-    BEFORE: "chosen earlier",
+    BEFORE: "base class from the start",
     REST: "not chosen",
 }
 
@@ -80,10 +80,9 @@ def stage_maps(content: ClassMap, stages: Sequence[Stage]) -> str:
         parts: dict[str, list[str]] = {kind: [] for kind in (REST, NOVEL, BEFORE, CHOSEN)}
         for point in content.points:
             kind = point.kind
-            if kind != NOVEL:
-                at = point.stage
-                kind = REST if not at or at > stage.number else BEFORE
-                kind = CHOSEN if at == stage.number else kind
+            if point.stage:  # chosen at some time: by now, just now, or not yet
+                kind = BEFORE if point.stage < stage.number else CHOSEN
+                kind = REST if point.stage > stage.number else kind
             parts[kind].append(f"M{x(point.x):.1f} {y(point.y):.1f}h0")  # a round dot
         paths = [
             tag("path", d="".join(found), class_=f"dots {kind}")

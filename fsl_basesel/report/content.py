@@ -32,8 +32,7 @@ class Point:
         name: Its name.
         group: Its family, empty where not known.
         kind: "novel", "chosen" (in this selection), "before" (in an earlier one) or "rest".
-        stage: Stage in which it was chosen, 0 for never; a class that was there from the start
-            of the first stage has that of the first.
+        stage: Stage in which it was chosen, 0 for never: not chosen, or there from the start.
         links: For a novel class the positions, on this map, of its nearest base classes.
     """
 
@@ -154,8 +153,7 @@ def map_of(run: Run) -> ClassMap | None:
     for (x, y), u in zip(plane, columns, strict=False):
         name = classes.candidate_names[u]
         group = classes.candidate_groups[u] if classes.candidate_groups else ""
-        at = when.get(name, 0 if kinds[u] == REST else min(when.values(), default=1))
-        points.append(Point(float(x), float(y), name, group, kinds[u], at, ()))
+        points.append(Point(float(x), float(y), name, group, kinds[u], when.get(name, 0), ()))
     for (x, y), n in zip(plane[len(columns) :], shown_novel, strict=True):
         name = classes.novel_names[n]
         group = classes.novel_groups[n] if classes.novel_groups else ""

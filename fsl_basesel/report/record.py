@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.features import ArrayLike, as_matrix
@@ -271,20 +272,22 @@ def _read(images: ImageSet, numbers: range) -> list[tuple[int, torch.Tensor]]:
 
 def _thumbnail(picture: torch.Tensor, side: int) -> np.ndarray:
     """A `[C, H, W]` image as bytes, its middle square brought to `side`."""
-    channels, height, width = picture.shape
-    picture = picture[:3] if channels >= 3 else picture[:1]
-    low, high = float(picture.min()), float(picture.max())
+    array = picture.numpy()
+    channels, height, width = array.shape
+    array = array[:3] if channels >= 3 else array[:1]
+    low, high = float(array.min()), float(array.max())
     if low < 0 or high > 1:  # normalised for a network, or counted in bytes
-        picture = (picture - low) / max(high - low, 1e-12)
+        array = (array - low) / max(high - low, 1e-12)
     square = min(height, width)
     top, left = (height - square) // 2, (width - square) // 2
-    picture = picture[None, :, top : top + square, left : left + square].float()
-    if square != side:
-        picture = torch.nn.functional.interpolate(
-            picture, (side, side), mode="bilinear", antialias=True, align_corners=False
-        )
-    levels = (picture[0].clamp(0, 1) * 255).round().to(torch.uint8).numpy()
-    return levels[0] if len(levels) == 1 else np.ascontiguousarray(levels.transpose(1, 2, 0))
+    array = array[:, top : top + square, left : left + square]
+    levels = np.rint(array * 255).astype(np.uint8)
+    levels = levels[0] if len(levels) == 1 else np.ascontiguousarray(levels.transpose(1, 2, 0))
+    if square == side:
+        return levels
+    # Pillow, not torch: its threads would take longer to start than one picture takes.
+    small = Image.fromarray(levels).resize((side, side), Image.Resampling.BILINEAR)
+    return np.asarray(small)
 
 
 def _in_colour(picture: np.ndarray) -> np.ndarray:

@@ -49,11 +49,10 @@ def the_map(run: Run, content: ClassMap | None, atlas: Atlas) -> list[str]:
         )
     if atlas.total > len(atlas):
         text += f" Pictures are kept for {LIMIT} of {atlas.total} classes, the chosen ones first."
-    words = {"novel": "novel", "chosen": "chosen", "before": "chosen in earlier stages"}
-    if stage.number == 1 and "before" in kinds:
-        words["before"] = "base classes before"
+    words = {"novel": "novel", "chosen": "chosen", "before": "base classes before"}
     if "before" in kinds and stage.number > 1:
         words["chosen"] = f"chosen in stage {stage.number}"
+        words["before"] = "chosen in earlier stages"
     words["rest"] = "not chosen"
     legend = key(
         *(

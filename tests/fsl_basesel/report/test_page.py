@@ -112,6 +112,12 @@ def test_a_run_that_only_chose_at_random_so_far_says_so(run_folder, tmp_path):
     assert "chosen at random" in balance.text
 
 
+def test_classes_that_were_there_from_the_start_are_told_from_those_chosen(tmp_path):
+    page, balance = checked(selected(tmp_path, selected=[3, 4]))
+    assert "base classes before (2)" in balance.text
+    assert page.count("class 3\nbase class from the start</title>") == 1
+
+
 def test_a_run_with_every_class_chosen_and_one_novel_class(tmp_path):
     checked(selected(tmp_path, candidates=5, novel=1, m=5, k=9))
 
