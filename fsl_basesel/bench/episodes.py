@@ -9,15 +9,12 @@ is measured is time of the processor, so that other programs do not count.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
 import importlib.util
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -28,7 +25,7 @@ from fsl_basesel.errors import InputError
 
 Work = Callable[[], object]
 
-LOT = 20
+LOT = 0.1  # seconds; one of our episodes is too short to time
 DEFAULTS = {"ways": 100, "shots": 5, "queries": 100, "classes": 100, "images": 600, "dims": 512}
 HELP = {
     "ways": "classes of an episode",
@@ -67,40 +64,14 @@ def run(args: argparse.Namespace) -> int:
             for work in contenders.values():
                 work()  # warm: compiles and caches
             with console.status(f"{part}: {setting}"):
-                measured = _measured(contenders, args.rounds, f"{part}, {setting}")
+                measured = interleaved(
+                    contenders, args.rounds, f"{part}, {setting}", clock="processor", lot=LOT
+                )
             console.print(_table(part, measured))
             timings += measured
     if args.csv:
         write_csv(args.csv, timings)
     return 0
-
-
-def _measured(contenders: dict[str, Work], rounds: int, setting: str) -> list[Timing]:
-    """Processor time of one episode for everyone; ours in lots, as one is too short to time."""
-    ours = next(iter(contenders))
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-
-    def timed(name: str) -> Work:
-        times = LOT if name == ours else 1
-
-        def work() -> None:
-            start = time.process_time()
-            for _ in range(times):
-                contenders[name]()
-            seconds[name].append((time.process_time() - start) / times)
-
-        return work
-
-    timings = interleaved({name: timed(name) for name in contenders}, rounds, setting)
-    return [
-        dataclasses.replace(
-            timing,
-            median=float(np.median(seconds[timing.name])),
-            low=float(np.quantile(seconds[timing.name], 0.2)),
-            high=float(np.quantile(seconds[timing.name], 0.8)),
-        )
-        for timing in timings
-    ]
 
 
 @contextmanager

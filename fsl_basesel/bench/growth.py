@@ -13,12 +13,14 @@ from fsl_basesel.multilinear import SortedRows, value_and_gradient
 AXES = {
     "|B|": [(500, size, 4) for size in (1000, 2000, 4000, 8000, 16000)],
     "|N|": [(size, 2000, 4) for size in (256, 512, 1024, 2048, 4096)],
-    "K": [(500, 4000, size) for size in (4, 8, 16, 32)],
+    # Below, gathering x and scattering slopes, whatever K is, takes longer than the states.
+    "K": [(500, 2000, size) for size in (16, 32, 64, 128)],
 }
+LOT = 0.05  # seconds that a turn lasts at least
 PLACE = {"|B|": 1, "|N|": 0, "K": 2}
 
 
-def plot_growth(target: Path, rounds: int) -> dict[str, float]:
+def plot_growth(target: Path, rounds: int, clock: str = "wall") -> dict[str, float]:
     """Measure along each axis, plot to `target` and beside it as SVG; returns the fitted slopes.
 
     Half a class is in on average, so that no walk ends early and all of each row is visited.
@@ -32,15 +34,17 @@ def plot_growth(target: Path, rounds: int) -> dict[str, float]:
     slopes = {}
     for panel, (axis, shapes) in zip(panels, AXES.items(), strict=True):
         sizes = np.array([shape[PLACE[axis]] for shape in shapes], float)
-        seconds = np.array(_medians(shapes, rounds))
+        seconds = np.array(_medians(shapes, rounds, clock))
         slope, offset = np.polyfit(np.log(sizes), np.log(seconds), 1)
         slopes[axis] = float(slope)
         panel.loglog(sizes, 1e3 * seconds, "o", color="#2166ac")
         panel.loglog(sizes, 1e3 * np.exp(offset) * sizes**slope, "-", color="#b2182b")
         panel.set_xlabel(axis)
+        panel.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        panel.minorticks_off()
         panel.set_title(f"slope {slope:.2f}")
         panel.grid(True, which="both", alpha=0.25)
-    panels[0].set_ylabel("one gradient, ms (cpu)")
+    panels[0].set_ylabel(f"one gradient, ms of {clock} time")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=150)
     figure.savefig(target.with_suffix(".svg"))
@@ -48,7 +52,7 @@ def plot_growth(target: Path, rounds: int) -> dict[str, float]:
     return slopes
 
 
-def _medians(shapes: list[tuple[int, int, int]], rounds: int) -> list[float]:
+def _medians(shapes: list[tuple[int, int, int]], rounds: int, clock: str) -> list[float]:
     rng = np.random.default_rng(0)
     contenders = {}
     for n_novel, n_candidates, k in shapes:
@@ -59,4 +63,5 @@ def _medians(shapes: list[tuple[int, int, int]], rounds: int) -> list[float]:
         )
     for work in contenders.values():
         work()  # compile
-    return [timing.median for timing in interleaved(contenders, rounds, "growth")]
+    timings = interleaved(contenders, rounds, "growth", clock=clock, lot=LOT)
+    return [timing.median for timing in timings]

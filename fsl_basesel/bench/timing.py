@@ -18,6 +18,8 @@ import numpy as np
 from fsl_basesel.parallel import thread_count
 from fsl_basesel.selection import library_version, write_atomically
 
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -31,6 +33,7 @@ class Timing:
     rounds: int
     device: str
     version: str
+    clock: str = "wall"
 
     def scaled(self, factor: float, name: str) -> Timing:
         """The timing of `factor` times the work, under a name that says so."""
@@ -43,6 +46,8 @@ def interleaved(
     rounds: int,
     setting: str,
     patience: float = math.inf,
+    clock: str = "wall",
+    lot: float = 0.0,
 ) -> list[Timing]:
     """Run every contender once a round, so that a slow moment of the machine hits all alike.
 
@@ -51,15 +56,26 @@ def interleaved(
         rounds: How often.
         setting: What the timings are of.
         patience: Seconds in all after which a contender sits out the remaining rounds.
+        clock: `wall`, or `processor` for the time all threads of this process were running, which
+            other programs on the machine hardly change.
+        lot: Seconds a round of a contender lasts at least; short work is repeated and its mean
+            taken, since a single call would be timed with cold caches.
     """
+    now = CLOCKS[clock]
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
+    times = dict.fromkeys(contenders, 1)
+    for number in range(rounds):
         for name, work in contenders.items():
-            if sum(seconds[name]) > patience:
+            if times[name] * sum(seconds[name]) > patience:
                 continue
-            start = time.perf_counter()
-            work()
-            seconds[name].append(time.perf_counter() - start)
+            start = now()
+            for _ in range(times[name]):
+                work()
+            taken = (now() - start) / times[name]
+            seconds[name].append(taken)
+            if number == 0 < rounds - 1 and taken < lot:
+                times[name] = math.ceil(lot / max(taken, 1e-7))
+                seconds[name].clear()
     return [
         Timing(
             setting=setting,
@@ -70,6 +86,7 @@ def interleaved(
             rounds=len(taken),
             device=f"{platform.machine()} {os.cpu_count()} cores, {thread_count()} threads",
             version=library_version(),
+            clock=clock,
         )
         for name, taken in seconds.items()
     ]

@@ -79,10 +79,11 @@ def value_and_gradient(
         )
     # Of |B| candidates no more than |B| count: a larger K changes what the sum is divided by alone.
     counted = max(1, min(k, rows.n_candidates))
-    value, gradient = _backend(name).value_and_gradient(
-        rows, x.reshape(-1, rows.n_candidates), counted
-    )
+    points = x[None] if x.dim() == 1 else x.reshape(-1, rows.n_candidates)
+    value, gradient = _backend(name).value_and_gradient(rows, points, counted)
     if counted < k:
         value = rows.floor + (value - rows.floor) * (counted / k)
         gradient = gradient * (counted / k)
+    if x.dim() == 1:
+        return value[0], gradient[0]
     return value.reshape(x.shape[:-1]), gradient.reshape(x.shape)

@@ -62,10 +62,10 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     for sums, part, _ in done[1:]:
         value += sums
         gradient += part
-    scale = k * rows.n_novel
+    scale = float(k * rows.n_novel)
     value /= scale
-    gradient /= scale
-    return _tensor(value + rows.floor, dtype), _tensor(gradient, dtype)
+    value += rows.floor
+    return torch.from_numpy(value.astype(dtype, copy=False)), _divided(gradient, scale, dtype)
 
 
 def rows_per_block(rows: SortedRows, points: np.ndarray, states: int) -> int:
@@ -82,6 +82,7 @@ def rows_per_block(rows: SortedRows, points: np.ndarray, states: int) -> int:
     return max(MIN_ROWS, size, -(-rows.n_novel // MAX_BLOCKS))
 
 
-def _tensor(array: np.ndarray, dtype: np.dtype) -> Tensor:
-    """Converted by numpy: torch would wake a second pool of threads for arrays of this size."""
-    return torch.from_numpy(array.astype(dtype, copy=False))
+def _divided(array: np.ndarray, by: float, dtype: np.dtype) -> Tensor:
+    """Divided in float64 and rounded once, by numpy: torch would wake a second pool of threads."""
+    out = np.empty(array.shape, dtype)
+    return torch.from_numpy(np.divide(array, by, out=out, casting="same_kind"))
