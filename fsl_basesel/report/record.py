@@ -8,9 +8,9 @@ are whole or not there: they are written beside their place and renamed.
 
 from __future__ import annotations
 
+import io
 import os
 import random
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from PIL import Image
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.features import ArrayLike, as_matrix
+from fsl_basesel.selection import write_atomically
 
 if TYPE_CHECKING:
     from fsl_basesel.data import ClassPool, ImageSet, NovelTask
@@ -299,22 +300,11 @@ def _texts(array: np.ndarray | None) -> tuple[str, ...] | None:
 
 
 def _save(path: Path, content: dict[str, np.ndarray], compress: bool = False) -> Path:
-    """Write beside `path`, flush to disk, rename over it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    archive = io.BytesIO()
     write: Any = np.savez_compressed if compress else np.savez
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file, **content)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write(archive, **content)
+    write_atomically(path, archive.getvalue())
     return path
 
 
