@@ -49,6 +49,9 @@ class MultilinearExtension:
     def gradient(self: SelectionProblem, x: ArrayLike, backend: str = "auto") -> torch.Tensor:
         """dF/dx (Eq. 5, 6), exact, for every column in one forward-backward pass.
 
+        Memory: the first gradient sorts the rows and keeps them, 1.5 times a float32 matrix of up
+        to 65536 candidates, so 2.5 copies with the matrix itself; see `SortedRows`.
+
         Args:
             x: `[|B|]`, or a batch `[S, |B|]`; entries of B_s count as 1.
             backend: See `fsl_basesel.multilinear`.

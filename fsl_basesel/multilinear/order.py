@@ -40,6 +40,10 @@ class PrefixTooShortError(ValueError):
 class SortedRows:
     """Similarities `f[n, :]` of each novel class in falling order, and the columns they came from.
 
+    Memory: as much again as the matrix, and half of that for the columns in `uint16`. With the
+    matrix itself this is 2.5 copies of it in float32 up to 65536 candidates and 3 beyond
+    (`benchmarks/memory.py` measures it).
+
     Attributes:
         values: `[|N|, L]` float32 or float64, each row falling; L = |B|, or less with a prefix.
         order: `[|N|, L]` column of each value, `uint16` up to 65536 candidates, else `int32`.
