@@ -16,7 +16,7 @@ COMMANDS = {
     "select": "choose the base classes for a task and say how good the choice provably is",
     "compare": "run several methods on the same problem: value, share of the bound, seconds",
     "suggest": "k and lam for `select` from the accuracies of models on random base sets",
-    "demo": "a selection on embedded data, with the table of algorithms and the reasons",
+    "demo": "train networks on the classes of every method, compare them, write a report",
     "fit": "train on base classes that are chosen during the run, described by a YAML file",
     "report": "one HTML page of what a run came to, and its figures for papers",
     "reproduce": "run the experiments of the paper, on its data or on embedded data",

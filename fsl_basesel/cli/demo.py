@@ -1,103 +1,208 @@
-"""`fsl-basesel demo`: a real selection on embedded data, every algorithm, and the reasons."""
+"""`fsl-basesel demo`: base models trained on selected classes, judged, explained, reported."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
+import yaml
 from rich.text import Text
-from torch.nn import functional
 
 import fsl_basesel as fb
-from fsl_basesel.cli import compare, output, tables
-from fsl_basesel.data import ImageSet, glyphs
+from fsl_basesel.cli import output, reproduce, tables
 from fsl_basesel.data.glyphs import DOMAINS
 
-ORIENTATIONS = 8
-CELLS = 4
-BATCH = 2048
+if TYPE_CHECKING:
+    from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
+    from lightning_modules.experiments.plan import Experiment, Row
+    from lightning_modules.experiments.store import ResultStore
 
 EXAMPLES = """\
 examples:
   fsl-basesel demo
-  fsl-basesel demo --domain fine -m 20 --lam 0.2
+  fsl-basesel demo --domain plain --repeats 5
 """
+
+SCHEDULE = (6, 12, 25, 50, 100)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.description = (
-        "Choose base classes among written characters for a task of other characters:\n"
-        "every algorithm on the same problem, and why the best set was chosen. The images\n"
-        "are made on the spot from fonts, so nothing is downloaded."
+        "Which 100 of 400 written characters should a network be trained on, to tell 100\n"
+        "others apart from 5 images each? Trains a network on the choice of every method,\n"
+        "compares them, selects in stages without a first model (cold start), and writes\n"
+        "a report. The images are made on the spot from fonts; nothing is downloaded. A\n"
+        "second call goes on with what is there."
     )
     parser.epilog = EXAMPLES
     parser.add_argument(
         "--domain",
         choices=DOMAINS,
-        default="plain",
+        default="fine",
         help="novel characters at random (plain), of scripts that no candidate has (transfer), or "
-        "accented Latin letters (fine)",
+        "accented Latin letters (fine); default %(default)s",
     )
-    parser.add_argument("--candidates", type=int, default=400, help="candidate classes (400)")
-    parser.add_argument("--novel", type=int, default=100, help="novel classes (100)")
-    parser.add_argument("-m", type=int, default=100, help="how many classes to choose (100)")
+    parser.add_argument("--repeats", type=int, metavar="N", help="seeds (3)")
     parser.add_argument(
-        "-k", type=int, default=3, help="nearest base classes that count for a novel class (3)"
+        "--jobs",
+        type=int,
+        default=min(2, os.cpu_count() or 1),
+        help="networks side by side (%(default)s)",
     )
-    parser.add_argument("--lam", type=float, default=0.0, help="weight of the diversity term (0)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of split and methods (0)")
     parser.add_argument(
-        "--out", default="runs/demo", metavar="DIR", help="where to save the result (runs/demo)"
+        "--out", default="runs/demo", metavar="DIR", help="where results go (%(default)s)"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="another experiment in place of configs/demo.yaml"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw the images, compare the algorithms, explain the best, save it."""
-    folder = Path(args.out)
-    saved, table = folder / "selection.json", folder / "comparison.csv"
-    output.check_out(str(saved))
-    screen = output.PlainConsole()
+    """Train, compare, cold start, explain, report."""
+    from lightning_modules.experiments import plan
+    from lightning_modules.experiments.store import ResultStore
+
     start = time.perf_counter()
-    with output.working("Drawing characters"):
-        pool, task = glyphs(args.domain, args.candidates, args.novel, seed=args.seed)
-        previews, support = pool.preview_set(), task.support_set()
-        candidates, novel = centroids(previews), centroids(support)
-    centre = candidates.mean(axis=0)
-    problem = fb.SelectionProblem.from_centroids(
-        candidates - centre,
-        novel - centre,
-        m=args.m,
-        k=args.k,
-        lam=args.lam,
-        names=pool.names,
-        novel_names=task.names,
-    )
+    screen = output.PlainConsole()
+    config = args.config or str(plan.FOLDER.parent / "demo.yaml")
+    experiment = reproduce.load_only(config, args.domain, repeats=args.repeats)
+    folder = Path(args.out) / args.domain
+    store = ResultStore(folder)
+    rows = experiment.rows()
+    trials = list(plan.each_trial(rows))
+    first = trials[0]
+    screen.print(Text(experiment.title, style="bold"))
     screen.print(
         Text(
-            f"Characters as classes ({args.domain}): {len(previews)} preview images of "
-            f"{len(pool)} candidates and {len(support)} support images of {len(task)} novel "
-            f"classes, drawn and compared by their edges in "
-            f"{tables.seconds(time.perf_counter() - start)}.\n"
+            f"{len(trials)} networks to train for {len(experiment.methods)} methods and "
+            f"{experiment.repeats} repeats ({args.domain}), then a cold start. Each repeat has "
+            "classes, a first model and test images of its own, shared by all methods.\n"
         )
     )
-    outcomes = compare.compare(problem, fb.methods(), args.seed)
-    tables.print_comparison(screen, problem, outcomes)
-    best = max((outcome.selection for outcome in outcomes), key=lambda found: found.value)
-    print_reasons(screen, best)
-    output.save_text(saved, best.to_json() + "\n")
-    output.save_text(table, compare.to_csv(problem, outcomes))
-    screen.print(Text(f"\nSaved {saved} and {table}", style="dim"), soft_wrap=True)
+    failures = reproduce.work(experiment, rows, store, args.jobs)
+    if failures:
+        return reproduce.finish(experiment, rows, store, failures, screen)
+    _print_comparison(screen, experiment, rows, store)
+    schedule = [size for size in SCHEDULE if size < first.m] + [first.m]
+    with output.working(f"Cold start {'-'.join(map(str, schedule))}"):
+        from lightning_modules.experiments.cold_start_run import cold_start_run
+
+        stages = cold_start_run(first, schedule, k=3, folder=folder)
+    _print_stages(screen, *stages)
+    selection = fb.Selection.load(folder / f"selection-stage-{len(schedule)}.json")
+    print_reasons(screen, selection)
+    page = _report(experiment, rows, store, folder)
+    seconds = time.perf_counter() - start
+    screen.print(Text(f"\nReport: {page}   ({seconds / 60:.1f} minutes)", "bold"), soft_wrap=True)
     return 0
+
+
+def _print_comparison(
+    screen: output.PlainConsole, experiment: Experiment, rows: list[Row], store: ResultStore
+) -> None:
+    """Accuracy of each method, its paired difference, and how good its selections provably are."""
+    from fsl_basesel.report.paired import summarise
+    from lightning_modules.experiments.tables import points, result_rows
+
+    results = result_rows(experiment, rows, store)
+    shots = experiment.shots
+    head = experiment.heads[0]
+    table = tables.new_table()
+    table.add_column("method", no_wrap=True)
+    for count in shots:
+        table.add_column(f"{count}-shot, %", justify="right", no_wrap=True)
+        table.add_column("vs Random", justify="right", no_wrap=True)
+    table.add_column("optimal to", justify="right", no_wrap=True)
+    lines = {(one.label, one.key["shots"]): one for one in summarise(results)
+             if one.key["head"] == head}  # fmt: skip
+    for label in experiment.methods:
+        cells = []
+        for count in shots:
+            line = lines[label, count]
+            cells.append(points(line.accuracy, digits=1))
+            cells.append(points(line.difference, sign=True, digits=1))
+        gaps = [row["gap"] for row in results if row["label"] == label and row["gap"] is not None]
+        cells.append(f"{100 * (1 - max(gaps)):.3f} %" if gaps else "")
+        table.add_row(label, *cells)
+    screen.print(table)
+    screen.print(
+        Text(
+            f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
+            f"{_ways(rows)} novel classes by nearest centroid, mean of {experiment.repeats} "
+            "repeats with 95 % intervals, differences paired. The last column is proven by the "
+            "Lagrangian dual: the worst repeat's share of the best possible value.\n",
+            style="dim",
+        )
+    )
+
+
+def _ways(rows: list[Row]) -> int:
+    return int(rows[0].trial.data["init_args"]["novel_classes"])
+
+
+def _print_stages(
+    screen: output.PlainConsole, selection: ColdStartSelection, evaluation: NovelEvaluation
+) -> None:
+    """The cold start, stage by stage."""
+    screen.print(Text("Cold start: every stage is chosen with the model of the stage before"))
+    table = tables.new_table()
+    for heading in ("stage", "classes", "h", "optimal to", *evaluation_heads(evaluation)):
+        table.add_column(heading, justify="right")
+    for number, record in enumerate(selection.records, 1):
+        mine = [row for row in evaluation.rows if row["stage"] == number]
+        gap = record.get("gap")
+        known = number > 1 and gap is not None
+        table.add_row(
+            str(number),
+            str(selection.schedule.sizes[number - 1]),
+            f"{record['value']:.4f}" if known else "random",
+            f"{100 * (1 - float(gap or 0)):.3f} %" if known else "",
+            *(f"{100 * row['accuracy']:.1f} ± {100 * row['ci95']:.1f}" for row in mine),
+        )
+    screen.print(table)
+
+
+def evaluation_heads(evaluation: NovelEvaluation) -> list[str]:
+    """Headings of the accuracies, one a head."""
+    from lightning_modules.experiments.tables import HEADS
+
+    names = dict.fromkeys(row["head"] for row in evaluation.rows)
+    return [f"{HEADS.get(name, name)}, %" for name in names]
+
+
+def _report(experiment: Experiment, rows: list[Row], store: ResultStore, folder: Path) -> Path:
+    """The report of the run, with the configuration beside it."""
+    from dataclasses import asdict
+
+    from fsl_basesel.report.page import html_page
+    from fsl_basesel.report.run import read_run
+    from lightning_modules.experiments.tables import result_rows, to_csv
+
+    results = to_csv(result_rows(experiment, rows, store))
+    output.save_text(folder / "results.csv", results)
+    settings = yaml.safe_dump(_plain(asdict(experiment)), sort_keys=False, allow_unicode=True)
+    output.save_text(folder / "settings.yaml", settings)
+    page = folder / "report.html"
+    with output.working("Writing the report"):
+        output.save_text(page, html_page(read_run(folder)))
+    return page
+
+
+def _plain(value: object) -> object:
+    """Tuples as lists, for YAML."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def print_reasons(screen: output.PlainConsole, selection: fb.Selection, count: int = 3) -> None:
     """Why the most useful classes were chosen, and what some novel classes got."""
     reasons = selection.explain()
-    screen.print(Text(f"\nWhy these classes ({selection.method})?", style="bold"))
+    screen.print(Text("\nWhy these classes?", style="bold"))
     for row in sorted(reasons.chosen, key=lambda row: (-row.loss, row.index))[:count]:
         names = ", ".join(short(name) for name in row.serves[:3])
         more = f" and {len(row.serves) - 3} more" if len(row.serves) > 3 else ""
@@ -122,49 +227,14 @@ def print_reasons(screen: output.PlainConsole, selection: fb.Selection, count: i
 
 
 def short(name: str) -> str:
-    """A class name without its group, in small letters.
+    """A class name without its group, in small letters; other names as they are.
 
     Example:
         >>> short("Cyrillic: Ж CYRILLIC CAPITAL LETTER ZHE")
         'Ж cyrillic capital letter zhe'
     """
-    glyph, _, words = name.partition(": ")[2].partition(" ")
+    _, colon, rest = name.partition(": ")
+    if not colon:
+        return name
+    glyph, _, words = rest.partition(" ")
     return f"{glyph} {words.lower()}"
-
-
-def centroids(images: ImageSet) -> np.ndarray:
-    """Mean edge histogram of each class, `[classes, CELLS * CELLS * ORIENTATIONS]` float64."""
-    numbers = np.arange(len(images))
-    pieces = [images.batch(numbers[i : i + BATCH]) for i in range(0, len(images), BATCH)]
-    features = torch.cat([edge_histograms(drawn) for drawn, _ in pieces])
-    return fb.class_centroids(features, torch.cat([labels for _, labels in pieces]).numpy())
-
-
-def edge_histograms(images: torch.Tensor) -> torch.Tensor:
-    """A fixed description of shapes, nothing learnt: how strong edges of each direction are, where.
-
-    Args:
-        images: `[B, 1, H, W]`.
-
-    Returns:
-        `[B, CELLS * CELLS * ORIENTATIONS]`, rows of length one (zero for an even image).
-
-    Example:
-        >>> bars = torch.zeros(2, 1, 28, 28)
-        >>> bars[0, 0, :, 10:14] = 1  # a vertical and
-        >>> bars[1, 0, 10:14, :] = 1  # a horizontal bar have no edge direction in common
-        >>> float(edge_histograms(bars)[0] @ edge_histograms(bars)[1]) < 0.1
-        True
-    """
-    padded = functional.pad(images, (1, 1, 1, 1), mode="replicate")
-    across = padded[:, :, 1:-1, 2:] - padded[:, :, 1:-1, :-2]
-    down = padded[:, :, 2:, 1:-1] - padded[:, :, :-2, 1:-1]
-    strength = torch.sqrt(across**2 + down**2)
-    # An edge has a direction but no sign: the angle counts modulo half a turn.
-    turn = torch.atan2(down, across) / torch.pi % 1.0 * ORIENTATIONS
-    bins = torch.arange(ORIENTATIONS).reshape(1, -1, 1, 1)
-    distance = (turn - bins).abs()
-    distance = torch.minimum(distance, ORIENTATIONS - distance)
-    share = (1.0 - distance).clamp(min=0.0)  # each edge goes to its two nearest bins
-    pooled = functional.adaptive_avg_pool2d(strength * share, CELLS)
-    return functional.normalize(pooled.flatten(1).sqrt(), dim=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import time
 from collections.abc import Iterator
@@ -30,9 +31,9 @@ EXAMPLES = """\
 examples:
   what there is:
     fsl-basesel reproduce --list
-  Tables 2-4 on the embedded glyphs, two networks at a time; Ctrl-C and the same command go on:
+  Tables 2-4 on the embedded glyphs, two networks at a time:
     fsl-basesel reproduce pretrained-glyphs --jobs 2
-  the paper's own settings (data/imagenet/train, data/caltech256, data/cub):
+  the paper's own settings, on its data (folders in configs/reproduce):
     fsl-basesel reproduce pretrained --data-root data
 """
 
@@ -40,9 +41,10 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.description = (
-        "Run an experiment: choose base classes, train on them, judge the networks on novel\n"
-        "classes. Every trained network is kept as a row, so that an interrupted command goes\n"
-        "on where it was, experiments share rows, and two commands can work side by side."
+        "Run an experiment: choose base classes, train on them, judge the networks on\n"
+        "novel classes. Every trained network is kept as a row, so that an interrupted\n"
+        "command goes on where it was, experiments share rows, and two commands can work\n"
+        "side by side."
     )
     parser.epilog = EXAMPLES
     parser.add_argument("name", nargs="?", metavar="NAME", help="an experiment, or a YAML file")
@@ -70,9 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list or args.name is None:
         _print_list(screen)
         return 0
-    experiment = plan.load(
-        args.name, args.data_root, repeats=args.repeats, **_only(args.name, args)
-    )
+    experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
     rows = experiment.rows()
     store = ResultStore(args.out)
     trials = list(plan.each_trial(rows))
@@ -80,25 +80,27 @@ def run(args: argparse.Namespace) -> int:
     screen.print(Text(f"{experiment.title}: {len(trials)} networks, {done} there already."))
     if args.dry_run:
         return 0
-    failures = _work(experiment, rows, store, args.jobs)
-    return _finish(experiment, rows, store, failures, screen)
+    failures = work(experiment, rows, store, args.jobs)
+    return finish(experiment, rows, store, failures, screen)
 
 
-def _only(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """The data sets that were asked for."""
+def load_only(
+    name: str, only: str | None = None, data_root: str | None = None, **changes: Any
+) -> Experiment:
+    """An experiment, with only the data sets that were asked for (names with commas between)."""
     from lightning_modules.experiments import plan
 
-    if args.only is None:
-        return {}
-    every = plan.load(name, args.data_root).datasets
-    wanted = args.only.split(",")
-    unknown = [word for word in wanted if word not in every]
+    experiment = plan.load(name, data_root, **changes)
+    if only is None:
+        return experiment
+    unknown = [word for word in only.split(",") if word not in experiment.datasets]
     if unknown:
         raise InputError(
-            f"Expected --only to name data sets of {name} ({', '.join(every)}) but got "
+            f"Expected data sets of {name} ({', '.join(experiment.datasets)}) but got "
             f"{unknown[0]!r}."
         )
-    return {"datasets": {word: every[word] for word in wanted}}
+    wanted = {word: experiment.datasets[word] for word in only.split(",")}
+    return dataclasses.replace(experiment, datasets=wanted)
 
 
 def _print_list(screen: output.PlainConsole) -> None:
@@ -114,7 +116,8 @@ def _print_list(screen: output.PlainConsole) -> None:
     screen.print(table)
 
 
-def _work(experiment: Experiment, rows: list[Row], store: ResultStore, jobs: int) -> list[Outcome]:
+def work(experiment: Experiment, rows: list[Row], store: ResultStore, jobs: int) -> list[Outcome]:
+    """Run what has no result yet and show how far it is; the failures."""
     from lightning_modules.experiments import plan, runner
 
     trials = list(plan.each_trial(rows))
@@ -190,13 +193,14 @@ def _so_far(experiment: Experiment, rows: list[Row], store: ResultStore) -> Tabl
     return table
 
 
-def _finish(
+def finish(
     experiment: Experiment,
     rows: list[Row],
     store: ResultStore,
     failures: list[Outcome],
     screen: output.PlainConsole,
 ) -> int:
+    """Write and print what there is; the exit code."""
     from lightning_modules.experiments.products import write_products
 
     with output.working("Tables and figures"):

@@ -16,13 +16,13 @@ from fsl_basesel.study import ClassRegression, ProfileRow, Study, Suggestion
 EXAMPLES = """\
 examples:
   k and lam, saved for `select`:
-    fsl-basesel suggest study.npz --out suggestion.json
-    fsl-basesel select pool.npz --novel task.npz -m 100 --suggestion suggestion.json
+    fsl-basesel suggest study.npz --out kl.json
+    fsl-basesel select pool.npz --novel task.npz -m 100 --suggestion kl.json
   the figures of the paper and every regression behind them:
     fsl-basesel suggest study.npz --figures figures --csv regressions.csv
 
-STUDY is a file of `fsl_basesel.study.Study.save`: similarities, random base sets and
-the accuracy of every novel class on each of them. See docs/study.md."""
+STUDY is a file of `fsl_basesel.study.Study.save`: similarities, random base sets
+and the accuracy of every novel class on each of them. See docs/study.md."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

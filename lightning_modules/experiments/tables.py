@@ -130,7 +130,7 @@ def _printed(cell: Sequence[float] | None) -> str:
     return "" if cell is None else f"{cell[0]:.2f} ± {cell[1]:.2f}"
 
 
-def points(estimate: Estimate | None, sign: bool = False) -> str:
+def points(estimate: Estimate | None, sign: bool = False, digits: int = 2) -> str:
     """An estimate in per cent.
 
     Example:
@@ -139,8 +139,10 @@ def points(estimate: Estimate | None, sign: bool = False) -> str:
     """
     if estimate is None:
         return ""
-    mean = f"{100 * estimate.mean:{'+' if sign else ''}.2f}"
-    return mean if estimate.half_width is None else f"{mean} ± {100 * estimate.half_width:.2f}"
+    mean = f"{100 * estimate.mean:{'+' if sign else ''}.{digits}f}"
+    if estimate.half_width is None:
+        return mean
+    return f"{mean} ± {100 * estimate.half_width:.{digits}f}"
 
 
 def _difference(line: Line) -> str:

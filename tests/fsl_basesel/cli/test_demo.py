@@ -2,52 +2,54 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
-import pytest
-import torch
+import yaml
 
 import fsl_basesel as fb
-from fsl_basesel.cli.demo import edge_histograms
+from fsl_basesel.cli.demo import short
+from tests.lightning_modules.experiments.small import small_yaml
 
 
-def test_the_demo_compares_explains_and_saves(run, tmp_path: Path) -> None:
-    words = ("--candidates", 40, "--novel", 10, "-m", 8, "--domain", "fine", "--out", tmp_path)
-    result = run("demo", *words)
-    assert (result.code, result.err) == (0, "")
-    for method in fb.methods():
-        assert f" {method} " in result.out
-    assert "Why these classes" in result.out
+def test_the_demo_trains_compares_explains_and_reports(run, tmp_path: Path) -> None:
+    methods = {
+        "Random": {"method": "random"},
+        "DomSim": {"method": "domsim"},
+        "auto, K=1": {"method": "auto", "k": 1},
+    }
+    config, out = small_yaml(tmp_path, methods=methods, m=[7]), tmp_path / "demo"
+    result = run("demo", "--config", config, "--jobs", 1, "--out", out)
+    assert result.code == 0
+    for words in ("Random", "DomSim", "auto, K=1", "vs Random", "optimal to", "Cold start",
+                  "Why these classes?", "What do the novel classes get?"):  # fmt: skip
+        assert words in result.out
     assert "latin" in result.out.split("What do the novel classes get?")[1]
-    selection = fb.Selection.load(tmp_path / "selection.json")
-    assert len(selection.indices) == 8
-    assert selection.gap is not None
-    assert (tmp_path / "comparison.csv").read_text().count("\n") == len(fb.methods()) + 1
+    assert max(map(len, result.out.splitlines())) <= 80 + len(str(out))
+    folder = out / "fine"
+    assert len(fb.Selection.load(folder / "selection-stage-2.json").indices) == 1
+    with open(folder / "results.csv") as file:
+        assert {row["label"] for row in csv.DictReader(file)} == set(methods)
+    assert yaml.safe_load((folder / "settings.yaml").read_text())["m"] == [7]
+    page = (folder / "report.html").read_text()
+    assert "DomSim" in page
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("trials/*.json")}
+    assert run("demo", "--config", config, "--jobs", 1, "--out", out).code == 0
+    assert before == {path: path.stat().st_mtime_ns for path in folder.glob("trials/*.json")}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--candidates", "20", "--novel", "5", "-m", "21"], "`m`"),
-        (["--candidates", "100000"], "candidates"),
-        (["--out", "/dev/null/demo"], "Expected to write /dev/null/demo/selection.json"),
-    ],
-)
-def test_bad_settings_are_one_line(run, words: list[str], message: str) -> None:
-    result = run("demo", *words)
-    assert (result.code, result.out) == (2, "")
-    assert message in result.err
-    assert result.err.count("\n") == 1
+def test_bad_settings_are_one_line(run, tmp_path: Path) -> None:
+    for words, message in (
+        (["--out", "/dev/null/demo"], "Expected to write results to"),
+        (["--repeats", "0"], "`repeats` of at least 1"),
+        (["--config", "nothing.yaml"], "a YAML file but got 'nothing.yaml'"),
+    ):
+        result = run("demo", *words)
+        assert (result.code, result.out) == (2, "")
+        assert message in result.err
+        assert result.err.count("\n") == 1
 
 
-def test_edges_tell_directions_and_places_but_not_contrast() -> None:
-    bar = torch.zeros(1, 1, 28, 28)
-    bar[..., 10:14, 3:25] = 0.8
-    same, faint = edge_histograms(bar), edge_histograms(0.3 * bar)
-    turned = edge_histograms(bar.transpose(2, 3))
-    inverted = edge_histograms(1 - bar)
-    torch.testing.assert_close(same, faint)
-    torch.testing.assert_close(same, inverted, rtol=0, atol=1e-3)
-    assert float((same * turned).sum()) < 0.3
-    assert float(same.norm()) == pytest.approx(1.0)
-    assert not edge_histograms(torch.ones(1, 1, 28, 28)).any()
+def test_names_are_shortened_where_they_are_of_characters() -> None:
+    assert short("Latin: A LATIN CAPITAL LETTER A") == "A latin capital letter a"
+    assert short("n01440764") == "n01440764"

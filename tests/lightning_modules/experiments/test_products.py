@@ -1,0 +1,152 @@
+"""Tables, studies and the worth of a class, from results that are known."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fsl_basesel.data import NovelTask, from_arrays
+from fsl_basesel.errors import InputError
+from fsl_basesel.study import Study, Suggestion
+from lightning_modules.experiments import plan, tables, worth
+from lightning_modules.experiments.judging import judge
+from lightning_modules.experiments.products import write_products
+from lightning_modules.experiments.store import ResultStore
+from tests.lightning_modules.experiments.small import small_yaml
+
+
+def result(accuracy: float, rng: np.random.Generator) -> dict:
+    """A result as `run_trial` gives it."""
+    return {
+        "accuracy": {"NearestCentroid": {"1": [accuracy, accuracy], "2": [accuracy + 0.1] * 2}},
+        "per_class": {
+            "NearestCentroid": {"1": rng.random(4).tolist(), "2": rng.random(4).tolist()}
+        },
+        "classes": rng.choice(14, 4, replace=False).tolist(),
+        "value": 0.5,
+        "upper_bound": 0.51,
+        "gap": 0.0196,
+        "shares": {"1": 0.9, "3": 0.8},
+        "selection_seconds": 0.1,
+        "seconds": 1.0,
+    }
+
+
+def filled(folder: Path, **changes: object) -> tuple[plan.Experiment, list[plan.Row], ResultStore]:
+    experiment = plan.load(small_yaml(folder, **changes))
+    rows, store = experiment.rows(), ResultStore(folder / "out")
+    rng = np.random.default_rng(0)
+    for row in rows:
+        trial = row.trial
+        better = 0.02 if trial.method == "greedy-target" else 0.0
+        store.save(trial, result(0.3 + better + 0.01 * trial.seed + trial.m / 1000, rng))
+    return experiment, rows, store
+
+
+def test_the_table_pairs_by_repeat_and_shows_the_paper_beside(tmp_path: Path) -> None:
+    settings = {"m": [100], "shots": [5, 20]}
+    experiment = plan.load(small_yaml(tmp_path, **settings))
+    rows, store = experiment.rows(), ResultStore(tmp_path / "out")
+    for row in rows:
+        one = result(0.4, np.random.default_rng(0))
+        extra = 0.02 if row.trial.method != "random" else 0.0
+        noise = 0.1 * row.trial.seed
+        one["accuracy"] = {"NearestCentroid": {"5": [0.4 + extra + noise], "20": [0.5 + noise]}}
+        store.save(row.trial, one)
+    text = tables.markdown(experiment, tables.result_rows(experiment, rows, store))
+    plain, fine = text.split("## fine")
+    assert "| m=100, 5-shot | against Random | paper |" in plain
+    assert "39.39 ± 0.82" in plain
+    assert "**+2.00 ± 0.00**" in plain
+    assert "paper" not in fine
+
+
+def test_results_as_csv_have_the_columns_a_report_reads(tmp_path: Path) -> None:
+    experiment, rows, store = filled(tmp_path)
+    write_products(experiment, rows, store)
+    with open(tmp_path / "out" / "small" / "results.csv") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == len(rows) * 2
+    assert set(tables.COLUMNS) == set(lines[0])
+    assert {line["label"] for line in lines} == {"Random", "Alg. 2, K=1"}
+
+
+def test_a_table_of_what_is_there_so_far(tmp_path: Path) -> None:
+    experiment, rows, store = filled(tmp_path)
+    for path in list((tmp_path / "out" / "trials").iterdir())[1:]:
+        path.unlink()
+    assert len(tables.result_rows(experiment, rows, store)) == 2
+    text, _ = write_products(experiment, rows, store)
+    assert "1 repeats" in text
+
+
+def test_worth_of_a_class_on_a_known_curve() -> None:
+    rng = np.random.default_rng(1)
+    lines = []
+    for seed in range(30):
+        for label, m, mean in (
+            ("Random", 25, 0.3), ("Random", 50, 0.4), ("Random", 100, 0.5),
+            ("better", 25, 0.4), ("best", 100, 0.6), ("worse", 50, 0.2),
+        ):  # fmt: skip
+            noise = 0.01 * rng.standard_normal()
+            line = {"head": "h", "shots": 5, "label": label, "m": m, "seed": seed}
+            lines.append(line | {"accuracy": mean + noise})
+    found = {one.label: one for one in worth.worths(lines, "h", 5)}
+    assert found["better"].random == pytest.approx(50, rel=0.05)
+    assert found["better"].low < 50 < found["better"].high
+    assert found["better"].high - found["better"].low < 10
+    assert found["best"].random == float("inf")
+    assert found["worse"].random == 0
+    text = worth.markdown(list(found.values()))
+    assert "more than tried" in text
+    assert worth.worths([line for line in lines if line["label"] != "Random"], "h", 5) == []
+
+
+def test_an_experiment_of_worth_draws_its_curve(tmp_path: Path) -> None:
+    experiment, rows, store = filled(tmp_path, kind="worth", m=[2, 4, 8])
+    text, written = write_products(experiment, rows, store)
+    assert "What a chosen class is worth: plain" in text
+    drawn = {path.name for path in written if path.suffix in (".png", ".svg")}
+    assert {"accuracy-plain.png", "accuracy-plain.svg", "accuracy-fine.png"} <= drawn
+
+
+def test_a_study_leaves_a_suggestion_that_select_can_read(tmp_path: Path) -> None:
+    experiment, rows, store = filled(tmp_path, kind="study", sets=12, methods={})
+    text, written = write_products(experiment, rows, store)
+    folder = tmp_path / "out" / "small"
+    study = Study.load(folder / "plain-NearestCentroid-1shot.npz")
+    assert study.accuracy.shape == (12, 4)
+    assert Suggestion.load(folder / "plain-NearestCentroid-1shot-suggestion.json").sets == 12
+    assert "12 random base sets of 4 classes." in text
+    assert "Suggestion: k = " in text
+    assert any(path.suffix == ".svg" for path in written)
+
+
+def test_judging_equals_a_computation_by_hand() -> None:
+    rng = np.random.default_rng(3)
+    labels = np.repeat(np.arange(3), 12)
+    pictures = rng.random((36, 1, 4, 4)).astype(np.float32) + labels[:, None, None, None] * 0.1
+    novel = NovelTask(from_arrays(torch.from_numpy(pictures), labels), shots=4, queries=5)
+
+    class Pixels(torch.nn.Module):
+        def features(self, images: torch.Tensor) -> torch.Tensor:
+            return images.flatten(1)
+
+    found = judge(Pixels(), novel, ["NearestCentroid"], [1, 2], supports=2)["NearestCentroid"]
+    support, test = novel.support_set(), novel.test_set()
+    learn = support.batch(range(12))[0].flatten(1).double().numpy().reshape(3, 4, -1)
+    query = test.batch(range(15))[0].flatten(1).double().numpy()
+    for shots in (1, 2):
+        for number in (0, 1):
+            means = learn[:, 2 * number : 2 * number + shots].mean(1)
+            means /= np.linalg.norm(means, axis=1, keepdims=True)
+            right = (query @ means.T).argmax(1) == test.labels
+            np.testing.assert_allclose(found[shots][number], right.reshape(3, 5).mean(1))
+    with pytest.raises(InputError, match="Expected 6 support images"):
+        judge(Pixels(), novel, ["NearestCentroid"], [2], supports=3)
+    with pytest.raises(InputError, match="Expected heads of"):
+        judge(Pixels(), novel, ["Guess"], [2], supports=2)
