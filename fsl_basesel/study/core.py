@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.features import ArrayLike, as_matrix
 from fsl_basesel.files.arrays import open_arrays
+from fsl_basesel.selection import write_atomically
 from fsl_basesel.study import inputs
 from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, top_means
 from fsl_basesel.study.profile import NOWHERE, Interval, ProfileRow, default_ks, profile_rows
@@ -241,7 +241,7 @@ class Study:
         packed = io.BytesIO()
         np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
         target.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(target, packed.getvalue())
+        write_atomically(target, packed.getvalue())
         return target
 
     @classmethod
@@ -291,17 +291,3 @@ class Study:
         if not found:
             raise InputError("Expected at least one value of k but got none.")
         return sorted(set(found))
-
-
-def _write_whole(target: Path, content: bytes) -> None:
-    """Write beside `target`, flush to disk, rename over it."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
