@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -94,7 +95,10 @@ def class_centroids(
             f"Expected `labels` to be {len(matrix)} integers, one for each row of `features`, "
             f"but got {classes.dtype} of shape {classes.shape}."
         )
-    count = int(classes.max()) + 1 if n_classes is None else n_classes
+    try:
+        count = int(classes.max()) + 1 if n_classes is None else operator.index(n_classes)
+    except TypeError:
+        raise InputError(f"Expected `n_classes` to be an integer but got {n_classes!r}.") from None
     if classes.min() < 0 or classes.max() >= count:
         raise InputError(
             f"Expected `labels` between 0 and {count - 1} but got values from {classes.min()} to "

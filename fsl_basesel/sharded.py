@@ -85,20 +85,28 @@ class ShardedProblem(SelectionProblem):
             group: The process group; by default all processes.
         """
         _require_group()
-        matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
-        columns = np.ascontiguousarray(matrix.T)
-        columns.flags.writeable = False
         shard = cls.__new__(cls)
-        shard._store(columns=columns, group=group, centroids=None)
-        widths = shard.gather(columns.shape[0])
-        if len(set(widths)) > 1:
-            raise InputError(
-                "Expected every process to have the same candidates but got "
-                f"{widths} columns on ranks 0 to {len(widths) - 1}."
-            )
-        mine = None if novel_names is None else list(novel_names)
+        shard._store(group=group, centroids=None)
+        columns, fault = np.zeros((0, 0)), ""
+        try:
+            matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
+            columns = np.ascontiguousarray(matrix.T)
+            mine = None if novel_names is None else [str(name) for name in novel_names]
+        except (InputError, TypeError) as error:  # if the others did not hear, they would wait
+            fault = str(error)
+        columns.flags.writeable = False
+        shard._store(columns=columns)
+        selected = _listed(selected)
+        settings = {"m": m, "k": k, "lam": lam, "selected": selected, "cost": _listed(cost)}
+        shard._require_agreement(fault, settings | {"mu": mu, "names": _listed(names)})
         given = shard.gather((columns.shape[1], mine))
-        all_names = None if mine is None else [name for _, part in given for name in part]
+        nameless = [rank for rank, (_, part) in enumerate(given) if part is None]
+        if 0 < len(nameless) < len(given):
+            raise InputError(
+                "Expected `novel_names` on every process or on none but got none on rank(s) "
+                f"{nameless}."
+            )
+        all_names = None if nameless else [name for _, part in given for name in part]
         count = sum(rows for rows, _ in given)
         shard._store(
             names=checks.class_names(names, len(columns), "names", "candidate"),
@@ -106,6 +114,22 @@ class ShardedProblem(SelectionProblem):
         )
         shard._store_settings(m, k, lam, selected, cost, mu, None)
         return shard
+
+    def _require_agreement(self, fault: str, settings: dict[str, Any]) -> None:
+        """Raise on every process what is wrong on one, and refuse settings that differ."""
+        kept = {name: repr(value) for name, value in settings.items()}
+        told = self.gather((fault, {"candidates": self.columns.shape[0], **kept}))
+        faults = [f"{text} (rank {rank})" for rank, (text, _) in enumerate(told) if text]
+        if faults:
+            raise InputError(faults[0])
+        _, first = told[0]
+        for rank, (_, other) in enumerate(told):
+            for name, value in first.items():
+                if other[name] != value:
+                    raise InputError(
+                        f"Expected the same {name} on every process but got {_short(value)} on "
+                        f"rank 0 and {_short(other[name])} on rank {rank}."
+                    )
 
     @property
     def shards(self) -> int:
@@ -137,6 +161,17 @@ class ShardedProblem(SelectionProblem):
         # NCCL moves device memory only.
         on_gpu = dist.get_backend(self.group) == "nccl"
         return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+
+
+def _listed(values: Any) -> Any:
+    """An array or sequence as a list, which prints in full; anything else as it is."""
+    if isinstance(values, torch.Tensor | np.ndarray):
+        return values.tolist()
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
+
+
+def _short(text: Any) -> str:
+    return f"{str(text)[:60]}..." if len(str(text)) > 60 else str(text)
 
 
 def _require_group() -> None:

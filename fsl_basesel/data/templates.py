@@ -61,7 +61,8 @@ def _bank() -> Bank:
             return Bank(arrays["codes"], arrays["starts"], arrays["templates"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         pass  # none yet, or damaged: a zip carries checksums, so damage does not go unseen
-    _log.info("Drawing the glyph templates, once for this machine; it takes some seconds.")
+    # A warning, so that it shows where nobody has set up logging: nothing else does for seconds.
+    _log.warning("Drawing the glyph templates, once for this machine; it takes some seconds.")
     made = draw_bank()
     arrays = {"codes": made.codes, "starts": made.starts, "templates": made.templates}
     cache.store(name, lambda file: np.savez(file, **arrays))

@@ -47,7 +47,7 @@ def selector_of(method: str | Selector) -> Selector:
     """The selector of a name with its default settings, or the selector itself."""
     if isinstance(method, Selector):
         return method
-    if method not in SELECTORS:
+    if not isinstance(method, str) or method not in SELECTORS:
         raise InputError(
             f"Expected `method` to be one of {', '.join(SELECTORS)} or a Selector but got "
             f"{method!r}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,31 @@ def describe(problem: fb.SelectionProblem) -> dict:
     return found
 
 
+def broken() -> np.ndarray:
+    rows = np.ones((3, 4))
+    rows[1, 2] = np.nan
+    return rows
+
+
+# What rank 1 brings that is wrong.
+BAD: dict[str, dict] = {
+    "similarity": {"similarity": broken()},
+    "candidates": {"similarity": np.ones((3, 5))},
+    "m": {"m": 1},
+    "selected": {"selected": (9,)},
+    "novel_names": {"novel_names": ["a", "b", "c"]},
+}
+
+
+def message_of(rank: int, **wrong: object) -> str:
+    settings: dict = {"similarity": np.ones((3, 4)), "m": 2, "k": 1} | (wrong if rank else {})
+    try:
+        ShardedProblem.from_rows(**settings)
+    except fb.InputError as error:
+        return str(error)
+    return "accepted"
+
+
 def worker(rank: int, folder: str) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
@@ -64,6 +90,7 @@ def worker(rank: int, folder: str) -> None:
         fb.select(whole[0].shard(), "greedy-novel")
     except fb.InputError as error:
         extra["refused"] = str(error)
+    extra["bad"] = {name: message_of(rank, **case) for name, case in BAD.items()}
     Path(folder, f"rank-{rank}.json").write_text(json.dumps([found, extra]))
     dist.destroy_process_group()
 
@@ -108,6 +135,24 @@ def test_each_process_may_bring_its_own_rows(reports: list) -> None:
     assert extra["own rows"] == fb.select(problem_of(SETTINGS[1]), "greedy-target").indices
     smaller = problem_of(SETTINGS[0]).replace(m=3)
     assert extra["replaced"] == fb.select(smaller, "greedy-target").indices
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("similarity", r"got nan at \[1, 2\].*\(rank 1\)"),
+        ("candidates", "same candidates .* got 4 on rank 0 and 5 on rank 1"),
+        ("m", "same m on every process but got 2 on rank 0 and 1 on rank 1"),
+        ("selected", r"same selected .* \[9\] on rank 1"),
+        ("novel_names", r"on every process or on none but got none on rank\(s\) \[0\]"),
+    ],
+)
+def test_what_is_wrong_on_one_process_is_an_error_on_all(
+    reports: list, name: str, message: str
+) -> None:
+    messages = [extra["bad"][name] for _, extra in reports]
+    assert messages[0] == messages[1]
+    assert re.search(message, messages[0])
 
 
 def test_a_method_that_needs_all_rows_is_refused(reports: list) -> None:

@@ -36,11 +36,17 @@ def load_again(monkeypatch: pytest.MonkeyPatch) -> templates.Bank:
 
 
 def test_the_bank_is_kept_on_disk_and_read_back(
-    small_bank: templates.Bank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_bank: templates.Bank,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("FSL_BASESEL_CACHE", str(tmp_path / "new" / "folder"))
     assert templates.bank() is small_bank
+    assert "Drawing the glyph templates" in caplog.text  # it takes seconds: say so, once
+    caplog.clear()
     stored = load_again(monkeypatch)
+    assert not caplog.text
     for field in ("codes", "starts", "templates"):
         assert np.array_equal(getattr(stored, field), getattr(small_bank, field))
 

@@ -107,6 +107,8 @@ def test_unknown_method_and_bad_settings_are_refused() -> None:
     problem = fb.SelectionProblem(np.eye(3), m=1, k=1)
     with pytest.raises(fb.InputError, match=r"`method` to be one of auto, paper.*got 'best'"):
         fb.select(problem, "best")
+    with pytest.raises(fb.InputError, match=r"`method` to be one of .* got \['auto'\]"):
+        fb.select(problem, ["auto"])  # type: ignore[arg-type]
     with pytest.raises(fb.InputError, match=r"`seed` .*-1"):
         fb.select(problem, seed=-1)
     with pytest.raises(fb.InputError, match=r"`form` .*'eager'"):
