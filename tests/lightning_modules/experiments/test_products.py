@@ -84,6 +84,18 @@ def test_a_table_of_what_is_there_so_far(tmp_path: Path) -> None:
     assert "1 repeats" in text
 
 
+def test_auto_is_compared_with_algorithms_of_the_same_k_only(tmp_path: Path) -> None:
+    methods = {
+        "Alg. 2, K=1": {"method": "greedy-target", "k": 1},
+        "Alg. 2, K=3": {"method": "greedy-target", "k": 3},
+        "auto, K=1": {"method": "auto", "k": 1},
+    }
+    experiment, rows, store = filled(tmp_path, methods=methods)
+    lines = tables.certified_against_paper(tables.result_rows(experiment, rows, store))
+    assert len(lines) == 2 + 2 * 2  # a heading; two data sets, two numbers of shots
+    assert all("| Alg. 2, K=1 | +0.000 | -2.00 ± 0.00 | 0 of 2 |" in line for line in lines[2:])
+
+
 def test_worth_of_a_class_on_a_known_curve() -> None:
     rng = np.random.default_rng(1)
     lines = []
