@@ -94,8 +94,8 @@ def certified_against_paper(results: Sequence[dict[str, Any]]) -> list[str]:
     if not lines:
         return []
     return [
-        "| data | m | head | shots | against | value of `auto`, % of the bound | accuracy of `auto` "
-        "| same classes |",
+        "| data | m | head | shots | against | value of `auto`, % of the bound "
+        "| accuracy of `auto` | same classes |",
         "|---|---|---|---|---|---|---|---|",
         *lines,
     ]
