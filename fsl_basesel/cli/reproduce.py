@@ -59,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", metavar="A,B", help="only these data sets of the experiment, by name"
     )
     parser.add_argument(
+        "--m", metavar="A,B", help="only these numbers of base classes of the experiment"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="say what would be run and what is there already"
     )
 
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         _print_list(screen)
         return 0
     experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
-    rows = experiment.rows()
+    rows = _with_m(experiment, args.m)
     store = ResultStore(args.out)
     trials = list(plan.each_trial(rows))
     done = sum(store.load(trial) is not None for trial in trials)
@@ -101,6 +104,20 @@ def load_only(
         )
     wanted = {word: experiment.datasets[word] for word in only.split(",")}
     return dataclasses.replace(experiment, datasets=wanted)
+
+
+def _with_m(experiment: Experiment, wanted: str | None) -> list[Row]:
+    """The rows of the experiment, or those with one of these numbers of base classes."""
+    rows = experiment.rows()
+    if wanted is None:
+        return rows
+    known = {str(row.trial.m) for row in rows}
+    unknown = [word for word in wanted.split(",") if word not in known]
+    if unknown:
+        raise InputError(
+            f"Expected --m to be of {', '.join(sorted(known, key=int))} but got {unknown[0]!r}."
+        )
+    return [row for row in rows if str(row.trial.m) in wanted.split(",")]
 
 
 def _print_list(screen: output.PlainConsole) -> None:
