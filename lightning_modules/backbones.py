@@ -13,62 +13,36 @@ STEMS = ("imagenet", "cifar")
 
 
 class ConvNet(nn.Module):
-    """Blocks of convolution, batch normalisation, ReLU and 2x2 pooling, then the mean over space.
+    """Blocks of convolution, batch normalisation and ReLU that halve the image, then the mean.
 
     Features are non-negative, so that cosine similarities are too, as in the paper.
 
     Args:
         widths: channels of each block.
         in_channels: channels of the images.
+        strided: halve by convolutions of stride 2 instead of 2x2 pooling: about a third of the
+            work, for experiments on a CPU.
 
     Example:
         >>> ConvNet((8, 16))(torch.zeros(2, 1, 28, 28)).shape
         torch.Size([2, 16])
     """
 
-    def __init__(self, widths: tuple[int, ...], in_channels: int = 1) -> None:
+    def __init__(
+        self, widths: tuple[int, ...], in_channels: int = 1, strided: bool = False
+    ) -> None:
         super().__init__()
         self.in_channels, self.out_features = in_channels, widths[-1]
         layers: list[nn.Module] = []
         for before, width in zip((in_channels, *widths), widths, strict=False):
+            # A wide look at the pixels makes up for coarse steps.
+            size, stride = 3 if layers or not strided else 5, 2 if strided else 1
             layers += [
-                nn.Conv2d(before, width, 3, padding=1, bias=False),
-                nn.BatchNorm2d(width),
-                nn.ReLU(inplace=True),
-                nn.MaxPool2d(2, ceil_mode=True),
-            ]
-        self.blocks = nn.Sequential(*layers)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[B, widths[-1]]` of images `[B, C, H, W]`."""
-        return self.blocks(images).mean((2, 3))
-
-
-class StridedNet(nn.Module):
-    """Convolutions of stride 2, each with batch normalisation and ReLU, then the mean over space.
-
-    About a third of the work of a `ConvNet` of the same widths: for experiments on a CPU.
-
-    Args:
-        widths: channels of each convolution.
-        in_channels: channels of the images.
-
-    Example:
-        >>> StridedNet((8, 16))(torch.zeros(2, 1, 24, 24)).shape
-        torch.Size([2, 16])
-    """
-
-    def __init__(self, widths: tuple[int, ...], in_channels: int = 1) -> None:
-        super().__init__()
-        self.in_channels, self.out_features = in_channels, widths[-1]
-        layers: list[nn.Module] = []
-        for before, width in zip((in_channels, *widths), widths, strict=False):
-            size = 3 if layers else 5  # a wide look at the pixels makes up for the coarse steps
-            layers += [
-                nn.Conv2d(before, width, size, stride=2, padding=size // 2, bias=False),
+                nn.Conv2d(before, width, size, stride=stride, padding=size // 2, bias=False),
                 nn.BatchNorm2d(width),
                 nn.ReLU(inplace=True),
             ]
+            layers += [] if strided else [nn.MaxPool2d(2, ceil_mode=True)]
         self.blocks = nn.Sequential(*layers)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -144,7 +118,7 @@ BACKBONES: dict[str, Callable[[int | None, str], nn.Module]] = {
     "resnet18": lambda channels, stem: resnet18(channels or 3, stem),
     "conv4": lambda channels, stem: ConvNet((64, 64, 64, 64), channels or 1),
     "conv3": lambda channels, stem: ConvNet((32, 64, 128), channels or 1),
-    "strided3": lambda channels, stem: StridedNet((32, 64, 128), channels or 1),
+    "strided3": lambda channels, stem: ConvNet((32, 64, 128), channels or 1, strided=True),
     "resnet8": lambda channels, stem: SmallResNet((32, 64, 128), channels or 3),
 }
 """Networks that `BaseClassifier` knows by name; each has `in_channels` and `out_features`."""
