@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", default="runs/demo", metavar="DIR", help="where results go (%(default)s)"
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="another experiment in place of configs/demo.yaml"
+        "--config", metavar="FILE", default="demo", help="another experiment than this one"
     )
 
 
@@ -68,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
     start = time.perf_counter()
     screen = output.PlainConsole()
-    config = args.config or str(plan.FOLDER.parent / "demo.yaml")
-    experiment = reproduce.load_only(config, args.domain, repeats=args.repeats)
+    experiment = reproduce.load_only(args.config, args.domain, repeats=args.repeats)
     folder = Path(args.out) / args.domain
     store = ResultStore(folder)
     rows = experiment.rows()
