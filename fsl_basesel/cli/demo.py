@@ -13,7 +13,7 @@ from rich.text import Text
 
 import fsl_basesel as fb
 from fsl_basesel.cli import output, reproduce, tables
-from fsl_basesel.data.glyphs import DOMAINS
+from fsl_basesel.data.glyphs import DOMAINS, glyph_codes
 
 if TYPE_CHECKING:
     from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
@@ -82,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
             "classes, a first model and test images of its own, shared by all methods.\n"
         )
     )
+    glyph_codes()  # on a new machine this draws the characters; once, and not in every process
     failures = reproduce.work(experiment, rows, store, args.jobs)
     if failures:
         return reproduce.finish(experiment, rows, store, failures, screen)
