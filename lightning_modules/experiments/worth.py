@@ -159,8 +159,11 @@ def markdown(rows: Sequence[Worth]) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        interval = f"{_number(row.random)} ({_number(row.low)} to {_number(row.high)})"
-        worth = f"{_number(row.random / row.m, 2)} random ones"
+        if row.low == float("inf"):
+            interval, worth = "more than tried", "more than tried"
+        else:
+            interval = f"{_number(row.random)} ({_number(row.low)} to {_number(row.high)})"
+            worth = f"{_number(row.random / row.m, 1)} random ones"
         lines.append(f"| {row.label} | {row.m} | {100 * row.accuracy:.2f} | {interval} | {worth} |")
     return "\n".join(lines)
 
