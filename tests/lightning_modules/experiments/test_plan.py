@@ -10,7 +10,7 @@ import pytest
 from fsl_basesel.errors import InputError
 from lightning_modules.experiments import plan
 from lightning_modules.experiments.tables import paper_numbers
-from tests.lightning_modules.experiments.small import SETTINGS, small_yaml
+from tests.lightning_modules.experiments.small import small_yaml
 
 
 def test_every_experiment_can_be_planned_with_the_data_of_the_paper_or_without() -> None:
@@ -125,4 +125,3 @@ def test_the_papers_data_must_be_named(tmp_path: Path) -> None:
     path.write_text("just words")
     with pytest.raises(InputError, match="to hold settings by name"):
         plan.load(str(path))
-    assert "data" in SETTINGS
