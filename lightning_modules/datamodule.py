@@ -36,6 +36,9 @@ class BaseClassDataModule(pl.LightningDataModule):
         batch_size: images of a batch in one process.
         seed: seed of the order of the images and of the augmentation.
         val_per_class: images of every class kept out of training for validation.
+        min_epoch_images: training images of an epoch at least. Where the classes have fewer, an
+            epoch goes over them more than once, the last time in part, so that a model of few
+            classes is trained as long as one of more.
         augment: random change of a batch of training images; see `loader.BatchedImages`.
         eval_batch_size: images of a batch where nothing is trained.
         num_workers: processes that fetch images.
@@ -62,6 +65,7 @@ class BaseClassDataModule(pl.LightningDataModule):
         *,
         seed: int = 0,
         val_per_class: int = 0,
+        min_epoch_images: int = 0,
         augment: Augmentation | None = None,
         eval_batch_size: int = 128,
         num_workers: int = 0,
@@ -73,6 +77,7 @@ class BaseClassDataModule(pl.LightningDataModule):
             ("batch_size", batch_size, 1),
             ("eval_batch_size", eval_batch_size, 1),
             ("val_per_class", val_per_class, 0),
+            ("min_epoch_images", min_epoch_images, 0),
             ("num_workers", num_workers, 0),
         ):
             if value < least:
@@ -82,6 +87,7 @@ class BaseClassDataModule(pl.LightningDataModule):
         self.pool, self.novel = pool, novel
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.seed, self.val_per_class, self.augment = seed, val_per_class, augment
+        self.min_epoch_images = min_epoch_images
         self.workers: dict[str, Any] = {
             "num_workers": num_workers,
             "pin_memory": pin_memory,
@@ -196,7 +202,8 @@ class BaseClassDataModule(pl.LightningDataModule):
     def _kept(self, part: str, epoch: Callable[[], int], batch_size: int) -> EpochLoader:
         """The loader there is, or a new one if the classes or the settings have changed."""
         rank, world = self._place()
-        key = (self.class_numbers, batch_size, self.val_per_class, rank, world, epoch)
+        settings = (batch_size, self.val_per_class, self.min_epoch_images)
+        key = (self.class_numbers, *settings, rank, world, epoch)
         if part not in self._loaders or self._loaders[part][0] != key:
             self._close(part)
             training = part == "train"
@@ -209,6 +216,7 @@ class BaseClassDataModule(pl.LightningDataModule):
                 world=world,
                 augment=self.augment if training else None,
                 shuffle=training,
+                least=self.min_epoch_images if training else 0,
                 **self.workers,
             )
             self._loaders[part] = (key, loader)
@@ -257,6 +265,7 @@ class BaseClassDataModule(pl.LightningDataModule):
             "novel": novel_fingerprint(self.novel),
             "data seed": self.seed,
             "val_per_class": self.val_per_class,
+            "min_epoch_images": self.min_epoch_images,
         }
 
     def state_dict(self) -> dict[str, Any]:

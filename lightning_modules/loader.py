@@ -36,8 +36,33 @@ def batch_count(images: int, batch_size: int, world: int = 1) -> int:
     return full + (rest >= 2 * world or full == 0)
 
 
+def epoch_order(images: int, seed: int, epoch: int, least: int = 0) -> np.ndarray:
+    """Positions of the images in the order of an epoch.
+
+    Where there are fewer than `least` images, passes over all of them follow one another, each in
+    an order of its own, until there are so many; the last pass is cut short.
+
+    Example:
+        >>> epoch_order(3, seed=0, epoch=0).tolist()
+        [1, 0, 2]
+        >>> epoch_order(3, seed=0, epoch=0, least=8).tolist()
+        [1, 0, 2, 2, 0, 1, 2, 0]
+    """
+    passes = max(1, -(-least // images))
+    keys = [counter.key(seed, "epoch", epoch)]
+    keys += [counter.key(seed, "epoch", epoch, "pass", number) for number in range(1, passes)]
+    orders = [counter.shuffled(key, np.arange(images)) for key in keys]
+    return np.concatenate(orders)[: max(images, least)]
+
+
 def epoch_batches(
-    images: int, batch_size: int, seed: int, epoch: int, rank: int = 0, world: int = 1
+    images: int,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    rank: int = 0,
+    world: int = 1,
+    least: int = 0,
 ) -> list[np.ndarray]:
     """Positions of the images in each batch of an epoch.
 
@@ -52,6 +77,7 @@ def epoch_batches(
         epoch: number of the epoch.
         rank: number of this process.
         world: number of processes.
+        least: images of an epoch at least; see `epoch_order`.
 
     Example:
         >>> [batch.tolist() for batch in epoch_batches(5, 2, seed=0, epoch=0)]
@@ -59,8 +85,8 @@ def epoch_batches(
         >>> [batch.tolist() for batch in epoch_batches(5, 2, seed=0, epoch=1)]
         [[3, 2], [0, 4]]
     """
-    order = counter.shuffled(counter.key(seed, "epoch", epoch), np.arange(images))
-    return _share_out(order, batch_count(images, batch_size, world), batch_size, rank, world)
+    order = epoch_order(images, seed, epoch, least)
+    return _share_out(order, batch_count(len(order), batch_size, world), batch_size, rank, world)
 
 
 def _share_out(
@@ -153,7 +179,8 @@ class EpochLoader:
         rank: number of this process.
         world: number of processes.
         augment: see `BatchedImages`.
-        shuffle: False gives the images as they come, every epoch alike.
+        shuffle: False gives every image once, as they come, every epoch alike.
+        least: images of an epoch at least, where they are shuffled; see `epoch_order`.
         workers: options of `torch.utils.data.DataLoader` (`num_workers`, `pin_memory`, ...).
 
     Example:
@@ -179,6 +206,7 @@ class EpochLoader:
         world: int = 1,
         augment: Augmentation | None = None,
         shuffle: bool = True,
+        least: int = 0,
         **workers: Any,
     ) -> None:
         if batch_size < 1:
@@ -186,7 +214,8 @@ class EpochLoader:
         self.dataset = images
         self.batch_size = batch_size
         self._epoch = epoch
-        self._seed, self._rank, self._world, self._shuffle = seed, rank, world, shuffle
+        self._seed, self._rank, self._world = seed, rank, world
+        self._shuffle, self._least = shuffle, least
         self._aimed = _Aimed(self._batches)
         self._fetching = BatchedImages(images, augment, seed, rank)
         self._options = workers
@@ -208,12 +237,14 @@ class EpochLoader:
     def _batches(self, epoch: int) -> list[np.ndarray]:
         count, rank, world = len(self.dataset), self._rank, self._world
         if self._shuffle:
-            return epoch_batches(count, self.batch_size, self._seed, epoch, rank, world)
+            shared = (rank, world, self._least)
+            return epoch_batches(count, self.batch_size, self._seed, epoch, *shared)
         return _share_out(np.arange(count), len(self), self.batch_size, rank, world)
 
     def __len__(self) -> int:
         if self._shuffle:
-            return batch_count(len(self.dataset), self.batch_size, self._world)
+            images = max(len(self.dataset), self._least)
+            return batch_count(images, self.batch_size, self._world)
         return -(-len(self.dataset) // (self.batch_size * self._world))
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:

@@ -209,7 +209,8 @@ class SelectionCallback(pl.Callback):
         self._tell_epochs(trainer, pl_module, self.place)
         if stage == 0:
             self.activate(pl_module)
-        batches = batch_count(len(data.training_images()), data.batch_size, trainer.world_size)
+        images = max(len(data.training_images()), data.min_epoch_images)
+        batches = batch_count(images, data.batch_size, trainer.world_size)
         compatibility.require_validation_possible(trainer, batches, stage)
 
     def _save_for_report(self, stage: int, folder: Path) -> None:

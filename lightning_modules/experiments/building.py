@@ -7,6 +7,7 @@ from typing import Any
 
 from fsl_basesel.errors import InputError
 from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.experiments.training import min_epoch_images
 
 
 def build(spec: Any) -> Any:
@@ -28,16 +29,23 @@ def build(spec: Any) -> Any:
     return found(**{key: build(value) for key, value in spec.get("init_args", {}).items()})
 
 
-def data_module(data: dict[str, Any], seed: int, batch_size: int, part: str) -> BaseClassDataModule:
+def data_module(
+    data: dict[str, Any], seed: int, training: dict[str, Any], part: str
+) -> BaseClassDataModule:
     """The data module of a trial.
 
     Args:
         data: its `class_path` and `init_args`.
         seed: seed of the order of images.
-        batch_size: images of a batch.
+        training: batch size and least number of images of the training it is for.
         part: "candidates" or "pretraining".
     """
-    arguments = data["init_args"] | {"seed": seed, "batch_size": batch_size, "part": part}
+    arguments = data["init_args"] | {
+        "seed": seed,
+        "batch_size": training["batch_size"],
+        "min_epoch_images": min_epoch_images(training),
+        "part": part,
+    }
     made = build(data | {"init_args": arguments})
     if not isinstance(made, BaseClassDataModule):
         raise InputError(

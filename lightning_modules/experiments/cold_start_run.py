@@ -9,7 +9,7 @@ from lightning_modules import ColdStartSelection, NovelEvaluation
 from lightning_modules.experiments.building import data_module
 from lightning_modules.experiments.first_model import selection_support
 from lightning_modules.experiments.plan import Trial
-from lightning_modules.experiments.training import epochs_for, train
+from lightning_modules.experiments.training import train
 
 
 def cold_start_run(
@@ -28,11 +28,10 @@ def cold_start_run(
         The callbacks, which know what was chosen and measured.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
+    data = data_module(trial.data, trial.seed, trial.training, "candidates")
     assert data.novel is not None
     data.novel = selection_support(data.novel, max(trial.shots))
-    per_class = float(data.pool.source.sizes.mean())
-    epochs = [epochs_for(trial.training, size, per_class) for size in schedule]
+    epochs = trial.training["epochs"]
     selection = ColdStartSelection(
         schedule, epochs, k=k, seed=trial.seed, dirpath=folder, verbose=False
     )

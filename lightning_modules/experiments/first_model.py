@@ -19,7 +19,7 @@ from lightning_modules.datamodule import BaseClassDataModule
 from lightning_modules.experiments.building import data_module
 from lightning_modules.experiments.plan import FORMAT, Trial, digest
 from lightning_modules.experiments.store import ResultStore
-from lightning_modules.experiments.training import epochs_for, train
+from lightning_modules.experiments.training import train
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,14 @@ def _computed(trial: Trial, data: BaseClassDataModule, seed: int, store: ResultS
 def _first_model(trial: Trial, seed: int, store: ResultStore) -> BaseClassifier:
     """Trained on the pre-training classes; tasks for which these are the same share it."""
     how = trial.pretraining
-    data = data_module(trial.data, seed, how["batch_size"], "pretraining")
+    data = data_module(trial.data, seed, how, "pretraining")
     same = {"classes": data.pool.fingerprint, "model": trial.model, "pretraining": how}
     key = digest(same | {"format": FORMAT, "seed": seed})
     path = store.folder / "first-models" / f"{key}.pt"
     with store.claim(f"first-{key}", wait=True):
         data.add_classes(range(len(data.pool)))
         if not path.exists():
-            epochs = epochs_for(how, len(data.pool), float(data.pool.source.sizes.mean()))
-            module = train(data, trial.model, how, seed, epochs)
+            module = train(data, trial.model, how, seed, how["epochs"])
             content = io.BytesIO()
             torch.save(module.backbone.state_dict(), content)
             write_atomically(path, content.getvalue())

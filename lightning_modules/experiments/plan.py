@@ -17,7 +17,7 @@ from fsl_basesel.errors import InputError
 FOLDER = Path(__file__).parents[2] / "fsl_basesel" / "configs" / "reproduce"
 """Where experiments are looked up by name; `fsl_basesel/configs` is the project's `configs`."""
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a change of the code makes earlier results incomparable."""
 
 KINDS = ("table", "study", "worth")
@@ -34,7 +34,8 @@ class Trial:
     Attributes:
         data: the data module, as `class_path` and `init_args`.
         model: arguments of `BaseClassifier`.
-        training: epochs, batch size and the like of the base model.
+        training: of the base model: `epochs`, `batch_size`, arguments of the `trainer`, and
+            `min_images`, which it sees all in all even where its classes have fewer.
         pretraining: the same of the model that selections are made with.
         setting: "pretrained", "general" or "cold-start".
         method: name of the selection method.

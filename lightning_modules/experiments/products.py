@@ -66,7 +66,7 @@ def _study(
         if len(kept) < NEEDED_SETS:
             continue
         trial = kept[0][0].trial
-        data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
+        data = data_module(trial.data, trial.seed, trial.training, "candidates")
         means = first_means(trial, data, store)
         problem = means.problem(trial.m, 1, 0.0)
         assert data.novel is not None

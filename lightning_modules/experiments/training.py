@@ -1,4 +1,4 @@
-"""Train a network of an experiment: quietly, with as many epochs as its classes need."""
+"""Train a network of an experiment: quietly, and not too short where it has few classes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.datamodule import BaseClassDataModule
 
 
-def epochs_for(training: dict[str, Any], classes: int, per_class: float) -> int:
-    """Epochs of a network: as asked for, and enough for it to see `min_images`.
+def min_epoch_images(training: dict[str, Any]) -> int:
+    """Images of an epoch at least, for all epochs of a training to have its `min_images`.
+
+    Epochs are made longer and not more numerous, since whole ones overshoot: three passes over 20
+    classes are more images than the one pass over 50 that is enough for these. So a network sees
+    max(`min_images`, epochs x images of its classes) images, which never falls with more classes.
 
     Example:
-        >>> epochs_for({"epochs": 1, "min_images": 12000}, classes=20, per_class=240)
-        3
-        >>> epochs_for({"epochs": 1, "min_images": 12000}, classes=100, per_class=240)
-        1
+        >>> min_epoch_images({"epochs": 1, "min_images": 12000}), min_epoch_images({"epochs": 12})
+        (12000, 0)
     """
-    needed = math.ceil(training.get("min_images", 0) / (classes * per_class))
-    return max(int(training["epochs"]), needed)
+    return math.ceil(training.get("min_images", 0) / training["epochs"])
 
 
 def train(

@@ -17,7 +17,7 @@ from lightning_modules.experiments.first_model import ClassMeans, first_means, s
 from lightning_modules.experiments.judging import judge
 from lightning_modules.experiments.plan import FORMAT, Trial, digest
 from lightning_modules.experiments.store import ResultStore
-from lightning_modules.experiments.training import epochs_for, train
+from lightning_modules.experiments.training import train
 from lightning_modules.loader import step_seed
 
 SHARES = (1, 3)
@@ -35,7 +35,7 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
         `selection_seconds`, `seconds`.
     """
     start = time.perf_counter()
-    data = data_module(trial.data, trial.seed, trial.training["batch_size"], "candidates")
+    data = data_module(trial.data, trial.seed, trial.training, "candidates")
     novel = data.novel
     assert novel is not None
     means = first_means(trial, data, store)
@@ -76,8 +76,7 @@ def _judged_once(
         judged = store.load_part(f"network-{key}")
         if judged is None:
             data.add_classes(sorted(chosen))
-            per_class = float(data.pool.source.sizes.mean())
-            epochs = epochs_for(trial.training, trial.m, per_class)
+            epochs = trial.training["epochs"]
             module = train(data, trial.model, trial.training, trial.seed, epochs)
             assert data.novel is not None
             judged = _judged(trial, module, data.novel)
@@ -123,12 +122,10 @@ def _cold_start(trial: Trial, data: BaseClassDataModule) -> tuple[fb.Selection, 
     assert trial.schedule is not None
     assert data.novel is not None
     data.novel = selection_support(data.novel, max(trial.shots))
-    per_class = float(data.pool.source.sizes.mean())
-    epochs = [epochs_for(trial.training, size, per_class) for size in trial.schedule]
     with tempfile.TemporaryDirectory() as folder:
         callback = ColdStartSelection(
             trial.schedule,
-            epochs,
+            trial.training["epochs"],
             k=trial.k or 1,
             lam=trial.lam or 0.0,
             selector=trial.method,

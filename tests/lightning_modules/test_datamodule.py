@@ -56,6 +56,15 @@ def test_the_loader_stays_while_the_classes_do() -> None:
     assert len(data.train_dataloader()) == 2 * len(loader)
 
 
+def test_an_epoch_of_few_classes_goes_over_them_until_it_is_long_enough() -> None:
+    data = BaseClassDataModule(coded_pool(), batch_size=3, min_epoch_images=18)
+    lengths = []
+    for name in data.pool.names:
+        data.add_classes([name])
+        lengths.append(len(pixel_and_label(data)))
+    assert lengths == [18, 18, 18, 20, 24, 30]  # 25 images leave one, too few for a batch
+
+
 def test_validation_images_are_kept_out_of_training() -> None:
     data = tiny_data(val_per_class=3)
     data.add_classes(["base 3", "base 5"])
@@ -136,7 +145,9 @@ def test_no_novel_task_has_no_support() -> None:
         tiny_data(novel=None).support_dataloader()
 
 
-@pytest.mark.parametrize("name", ["batch_size", "num_workers", "val_per_class", "eval_batch_size"])
+@pytest.mark.parametrize(
+    "name", ["batch_size", "num_workers", "val_per_class", "eval_batch_size", "min_epoch_images"]
+)
 def test_numbers_out_of_range_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"Expected `{name}` to be at least"):
         BaseClassDataModule(tiny_pool(), tiny_task(), **{name: -1})  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,13 @@ from hypothesis import strategies as st
 
 from fsl_basesel.data import ImageSet
 from fsl_basesel.errors import InputError
-from lightning_modules.loader import EpochLoader, batch_count, batches_in_order, epoch_batches
+from lightning_modules.loader import (
+    EpochLoader,
+    batch_count,
+    batches_in_order,
+    epoch_batches,
+    epoch_order,
+)
 from tests.lightning_modules.runs import images_of
 
 
@@ -48,6 +56,36 @@ def test_processes_together_see_what_one_with_larger_batches_would_see(
     assert len(seen) - len(set(seen)) < max(world, 2)
 
 
+@given(images=st.integers(1, 60), least=st.integers(0, 300), epoch=st.integers(0, 3))
+def test_a_longer_epoch_is_passes_over_all_images_one_after_another(
+    images: int, least: int, epoch: int
+) -> None:
+    order = epoch_order(images, 7, epoch, least)
+    assert len(order) == max(images, least)
+    passes = [order[start : start + images] for start in range(0, len(order), images)]
+    for one in passes[:-1]:
+        assert sorted(one.tolist()) == list(range(images))
+    assert len(set(passes[-1].tolist())) == len(passes[-1])
+    np.testing.assert_array_equal(passes[0], epoch_order(images, 7, epoch))
+    if images >= 20 and len(passes) > 2:  # by chance two orders of 20 are never the same
+        assert passes[0].tolist() != passes[1].tolist()
+
+
+@given(
+    images=st.integers(1, 40),
+    least=st.integers(0, 200),
+    batch_size=st.integers(2, 17),
+    world=st.integers(1, 3),
+)
+def test_processes_share_a_longer_epoch_out_too(
+    images: int, least: int, batch_size: int, world: int
+) -> None:
+    shares = [epoch_batches(images, batch_size, 7, 0, r, world, least) for r in range(world)]
+    assert {len(share) for share in shares} == {batch_count(max(images, least), batch_size, world)}
+    seen = sum(len(batch) for share in shares for batch in share)
+    assert abs(seen - max(images, least)) < 2 * world
+
+
 def test_the_order_changes_with_epoch_and_seed_and_with_nothing_else() -> None:
     pictures = numbered(20)
     epoch = [0]
@@ -68,11 +106,20 @@ def test_iterating_leaves_the_global_random_numbers_alone() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("workers", [{}, {"num_workers": 2, "persistent_workers": True}])
-def test_goes_on_in_mid_epoch_with_any_number_of_workers(workers: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("images", "options"),
+    [
+        (20, {}),
+        (20, {"num_workers": 2, "persistent_workers": True}),
+        (5, {"least": 20}),  # goes on in the second pass of four
+    ],
+)
+def test_goes_on_in_mid_epoch_with_any_number_of_workers(
+    images: int, options: dict[str, Any]
+) -> None:
     def make() -> EpochLoader:
         jitter = lambda x: x + torch.rand_like(x)  # noqa: E731
-        return EpochLoader(numbered(20), 4, lambda: epoch[0], seed=1, augment=jitter, **workers)
+        return EpochLoader(numbered(images), 4, lambda: epoch[0], seed=1, augment=jitter, **options)
 
     epoch = [2]
     whole = list(make())
@@ -85,9 +132,9 @@ def test_goes_on_in_mid_epoch_with_any_number_of_workers(workers: dict[str, obje
     resumed.load_state_dict(state)
     rest = list(resumed)
     assert len(rest) == len(whole) - 2
-    for (images, labels), (expected_images, expected_labels) in zip(rest, whole[2:], strict=True):
-        assert torch.equal(labels, expected_labels)
-        assert torch.equal(images, expected_images)  # the augmentation too
+    for (pictures, labels), (expected_pictures, expected) in zip(rest, whole[2:], strict=True):
+        assert torch.equal(labels, expected)
+        assert torch.equal(pictures, expected_pictures)  # the augmentation too
     assert labels_of(resumed) == [labels.tolist() for _, labels in whole]  # the state holds once
     resumed.load_state_dict(state)
     epoch[0] = 3

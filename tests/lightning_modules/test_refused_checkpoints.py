@@ -82,6 +82,8 @@ def test_another_pool_task_or_order_is_refused(checkpoint: Path) -> None:
         resume(checkpoint, tiny_data(novel=None))
     with pytest.raises(InputError, match="data seed was 0 and is now 4"):
         resume(checkpoint, tiny_data(seed=4))
+    with pytest.raises(InputError, match="min_epoch_images was 0 and is now 50"):
+        resume(checkpoint, tiny_data(min_epoch_images=50))
 
 
 def test_a_refused_checkpoint_leaves_no_class_expanded(checkpoint: Path) -> None:

@@ -41,6 +41,9 @@ OTHERS: list[tuple[dict[str, Any], str, tuple[Any, ...]]] = [
     ({"trainer": {"max_steps": 38}}, "every 4 steps", ("backward", 2, 2)),
     ({"trainer": {"accumulate_grad_batches": 3}}, "every 3 steps", ("backward", 3, 9)),
     ({"trainer": {"limit_train_batches": 3}}, "every 4 steps", ("backward", 3, 1)),
+    # 16, 32 and 56 images: killed in the third pass of stage 1, and in the second of stage 2
+    ({"data": {"min_epoch_images": 50}}, "every 3 steps", ("backward", 1, 9)),
+    ({"data": {"min_epoch_images": 50}}, "every 3 steps", ("backward", 2, 10)),
 ]
 
 

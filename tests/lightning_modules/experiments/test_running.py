@@ -35,7 +35,7 @@ def test_a_trial_chooses_trains_and_judges(tmp_path: Path) -> None:
     assert len(result["classes"]) == 4
     found = result["accuracy"]["NearestCentroid"]
     assert {shots: len(values) for shots, values in found.items()} == {"1": 2, "2": 2}
-    data = data_module(one.data, one.seed, 32, "candidates")
+    data = data_module(one.data, one.seed, one.training, "candidates")
     problem = first_means(one, data, store).problem(m=4, k=1, lam=0.0)
     selection = fb.select(problem, "greedy-target")
     assert result["classes"] == selection.indices
@@ -175,5 +175,6 @@ def test_bad_requests_are_said(tmp_path: Path) -> None:
         ResultStore(tmp_path / "file" / "below")
     with pytest.raises(InputError, match="`class_path` to name a class"):
         build({"class_path": "lightning_modules.sources.Nothing"})
+    nothing = {"class_path": "builtins.dict", "init_args": {}}
     with pytest.raises(InputError, match="to be a BaseClassDataModule"):
-        data_module({"class_path": "builtins.dict", "init_args": {}}, 0, 1, "candidates")
+        data_module(nothing, 0, {"batch_size": 1, "epochs": 1}, "candidates")
