@@ -11,12 +11,12 @@ import numpy as np
 import yaml
 
 from fsl_basesel.report.paired import Estimate, Line, paired_difference, summarise
-from lightning_modules.experiments.plan import FOLDER, Experiment, Row
+from lightning_modules.experiments.plan import FOLDER, Experiment, Row, digest
 from lightning_modules.experiments.store import ResultStore
 
 COLUMNS = (
     "experiment", "domain", "setting", "method", "label", "k", "lam", "m", "seed", "head", "shots",
-    "accuracy", "value", "upper_bound", "gap", "share_k1", "share_k3", "seconds",
+    "accuracy", "value", "upper_bound", "gap", "share_k1", "share_k3", "classes", "seconds",
 )  # fmt: skip
 
 HEADS = {"NearestCentroid": "nearest centroid", "SoftmaxRegression": "softmax regression"}
@@ -47,6 +47,7 @@ def result_rows(
             "gap": result["gap"],
             "share_k1": result["shares"]["1"],
             "share_k3": result["shares"]["3"],
+            "classes": digest({"classes": sorted(result["classes"])}),  # tells sets apart
             "seconds": result["selection_seconds"],
         }
         for head, by_shots in result["accuracy"].items():
@@ -86,7 +87,7 @@ def certified_against_paper(results: Sequence[dict[str, Any]]) -> list[str]:
                 continue
             common = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
             better = np.mean([_relative(a) - _relative(b) for a, b in common])
-            same = sum(a["accuracy"] == b["accuracy"] for a, b in common)
+            same = sum(a["classes"] == b["classes"] for a, b in common)
             domain, m, head, shots, _, _ = key
             cells = [str(domain), str(m), HEADS.get(head, head), str(shots), label]
             cells += [f"{100 * better:+.3f}", points(difference, sign=True)]

@@ -96,6 +96,20 @@ def test_auto_is_compared_with_algorithms_of_the_same_k_only(tmp_path: Path) -> 
     assert all("| Alg. 2, K=1 | +0.000 | -2.00 ± 0.00 | 0 of 2 |" in line for line in lines[2:])
 
 
+def test_same_classes_are_told_by_the_classes_and_not_by_the_accuracy(tmp_path: Path) -> None:
+    methods = {"a": {"method": "greedy-target", "k": 1}, "b": {"method": "auto", "k": 1}}
+    experiment = plan.load(small_yaml(tmp_path, methods=methods))
+    rows, store = experiment.rows(), ResultStore(tmp_path / "out")
+    for row in rows:
+        one = result(0.4, np.random.default_rng(0))
+        chosen = {("a", 0): [0, 1, 2], ("b", 0): [2, 1, 0], ("a", 1): [0, 1, 2]}
+        one["classes"] = chosen.get((row.label, row.trial.seed), [0, 1, 3])
+        store.save(row.trial, one)
+    lines = tables.certified_against_paper(tables.result_rows(experiment, rows, store))
+    assert len(lines) > 2
+    assert all("| +0.00 ± 0.00 | 1 of 2 |" in line for line in lines[2:])
+
+
 def test_worth_of_a_class_on_a_known_curve() -> None:
     rng = np.random.default_rng(1)
     lines = []
