@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsl_basesel import topk
+from fsl_basesel.compiled import kernel
 from fsl_basesel.problem import SelectionProblem
+
+NEVER = 1 << 62  # more than any K
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,11 @@ class ChosenClass:
         serves: Novel classes that have it among their top-k base classes, the most similar first.
         gain: h gained when it was added to the classes chosen before it.
         loss: h lost if it alone were dropped from the finished selection.
+        adds_from: The smallest K, beginning with the problem's, at which it is closer to some novel
+            class than the K-th closest of the classes chosen before it. Larger than the problem's K
+            where the objective was used up: the class adds nothing and was taken as a next
+            neighbour (see `fsl_basesel.selectors.used_up`), or for reasons of the method's own.
+            None where no K is large enough.
     """
 
     index: int
@@ -28,6 +36,7 @@ class ChosenClass:
     serves: tuple[str, ...]
     gain: float
     loss: float
+    adds_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,9 +78,16 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     start = np.array(problem.selected, np.int64)
     value, index = topk.state_of(problem.columns, start, problem.k + 1, problem.floor)
     gains = []
-    for u in indices:
-        gains.append(problem.gains_over(value[:, problem.k - 1], np.array([u]))[0])
+    firsts = np.full(len(indices), problem.k)
+    base = np.concatenate([start, np.array(indices, np.int64)])
+    for at, u in enumerate(indices):
+        local = problem.excess_over(value[:, problem.k - 1], np.array([u]))
+        excess = problem.sum_over_shards(local)[0]
+        gains.append(excess / scale - problem.modular[u])
+        if not excess:
+            firsts[at] = _adds_from(problem.columns, u, base[: len(start) + at], problem.floor)
         topk.insert(problem.columns, u, value, index)
+    firsts = problem.all_rows(firsts[None]).min(axis=0)
     value, index = problem.all_rows(value), problem.all_rows(index)
     lost = np.empty(problem.n_candidates)
     topk.losses(value, index, problem.k, lost)
@@ -83,10 +99,29 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
             serves=tuple(problem.novel_names[n] for n in serves.get(u, ())),
             gain=float(gain),
             loss=float(lost[u] / scale - problem.modular[u]),
+            adds_from=None if first == NEVER else int(first),
         )
-        for u, gain in zip(indices, gains, strict=True)
+        for u, gain, first in zip(indices, gains, firsts, strict=True)
     )
     return Explanation(chosen, _novel_rows(problem, indices, value, index))
+
+
+@kernel
+def _adds_from(columns: np.ndarray, u: int, before: np.ndarray, floor: float) -> int:
+    """The smallest K at which column `u` exceeds some row's K-th value of the columns `before`."""
+    least = NEVER
+    for n in range(columns.shape[1]):
+        similarity = columns[u, n]
+        if similarity <= floor:
+            continue
+        k = 1
+        for v in before:
+            if columns[v, n] >= similarity:
+                k += 1
+                if k >= least:
+                    break
+        least = min(least, k)
+    return least
 
 
 def _served_by(value: np.ndarray, index: np.ndarray, k: int) -> dict[int, list[int]]:

@@ -15,6 +15,9 @@ from fsl_basesel.explanation import ServedClass
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection, relative_gap
 
+# Methods that go on with a larger K once no class adds anything (`fsl_basesel.selectors.used_up`).
+BY_LARGER_K = ("auto", "dual", "greedy-target")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -113,6 +116,7 @@ def print_facts(console: Console, problem: SelectionProblem, selection: Selectio
 def print_chosen(console: Console, selection: Selection, top: int, *, whole: bool = False) -> None:
     """The first `top` chosen classes, their gain and loss, and whom they serve."""
     chosen = selection.explain().chosen
+    k = selection.hyperparameters["k"]
     table = new_table()
     table.add_column("#", justify="right", style="dim", no_wrap=True)
     table.add_column("class", style="cyan", overflow="ellipsis", no_wrap=not whole, max_width=28)
@@ -121,6 +125,8 @@ def print_chosen(console: Console, selection: Selection, top: int, *, whole: boo
     table.add_column("serves")
     for rank, row in enumerate(chosen[:top], 1):
         serves = f"{len(row.serves)}: {', '.join(row.serves)}" if row.serves else "nobody"
+        if not row.serves and row.gain == 0 and row.adds_from is not None:
+            serves += f" at K = {k}, adds from K = {row.adds_from}"
         table.add_row(
             str(rank),
             Text(row.name),
@@ -132,6 +138,11 @@ def print_chosen(console: Console, selection: Selection, top: int, *, whole: boo
         console.print(table)
     if len(chosen) > top:
         console.print(Text(f"... and {len(chosen) - top} more (--top N shows N)", style="dim"))
+    spare = sum(row.gain == 0 for row in chosen)
+    if spare:
+        why = ", chosen for a larger K" if selection.method in BY_LARGER_K else ""
+        words = f"{spare} of {len(chosen)} add nothing at K = {k}{why}"
+        console.print(Text(words, style="dim"))
 
 
 def print_novel(console: Console, rows: Sequence[ServedClass]) -> None:

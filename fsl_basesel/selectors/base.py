@@ -48,7 +48,7 @@ class Selector(ABC):
 
     @abstractmethod
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        """Choose exactly `problem.m` columns; ties go to the lowest index."""
+        """Choose exactly `problem.m` columns; ties go to the lowest index (but see `used_up`)."""
 
     def select(
         self, problem: SelectionProblem, generator: np.random.Generator | int | None = None

@@ -22,7 +22,7 @@ from fsl_basesel.parallel import map_blocks
 from fsl_basesel.problem import COLUMN_BLOCK, ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
 from fsl_basesel.selectors.base import Choice, Selector, largest
-from fsl_basesel.selectors.greedy_target import greedy_order, lazy_greedy
+from fsl_basesel.selectors.greedy_target import greedy_order, lazy_greedy, with_next_neighbours
 from fsl_basesel.selectors.swap import improve_by_swaps
 
 # Scalings of the starting thresholds that are tried; the best one saves dozens of steps.
@@ -158,9 +158,14 @@ class _Search:
         return self._step(bound, chosen)
 
     def polish(self) -> None:
-        """A swap pass on the best set, which the dual does not look at class by class."""
+        """A swap pass on the best set, which the dual does not look at class by class.
+
+        Where that leaves classes nobody needs, others that add nothing either take their places.
+        """
         better = np.array(improve_by_swaps(self.problem, self.best_set), np.int64)
         self._recover_all(better)
+        self.best_set = with_next_neighbours(self.problem, self.best_set)
+        self.best_value = max(self.best_value, self._value_of(self.best_set))
 
     def _start(self, kth: np.ndarray) -> np.ndarray:
         floor = self.problem.floor
@@ -203,10 +208,13 @@ class _Search:
         self._recover_all(np.concatenate([fixed_in, chosen]))
 
     def _recover_all(self, candidate_set: np.ndarray) -> None:
-        members = np.concatenate([np.array(self.problem.selected, np.int64), candidate_set])
-        value = self.problem.value_of(members)
+        value = self._value_of(candidate_set)
         if value > self.best_value:
             self.best_value, self.best_set = value, candidate_set
+
+    def _value_of(self, candidate_set: np.ndarray) -> float:
+        selected = np.array(self.problem.selected, np.int64)
+        return self.problem.value_of(np.concatenate([selected, candidate_set]))
 
     def _fix(self, bound: float, reduced: np.ndarray, top: np.ndarray) -> bool:
         """Fix columns that every better selection has, or none has; True if any was fixed.

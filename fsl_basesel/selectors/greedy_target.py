@@ -11,6 +11,8 @@ from fsl_basesel import topk
 from fsl_basesel.compiled import kernel
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, one_of
+from fsl_basesel.selectors.rowwise import RowwiseGains
+from fsl_basesel.selectors.used_up import greedy_beyond_k, least_gain
 
 # Gains whose difference is below this share of the largest are computed afresh before a pick.
 CLOSE = 1e-12
@@ -26,6 +28,8 @@ class GreedyOnTarget(Selector):
     grow, and the float64 sums are taken in one fixed order, so a recomputed gain never exceeds its
     bound and the picks are those of the plain algorithm. `changed-rows` keeps every gain up to date
     by correcting it for the novel classes whose k-th value moved.
+
+    Where no class adds anything any more, both go on with a larger K (`selectors/used_up.py`).
 
     Works for lam > 0 too: |U| = m is fixed, so a constant added to every modular weight turns the
     objective into a monotone one with the same picks.
@@ -48,7 +52,7 @@ class GreedyOnTarget(Selector):
 
 def lazy_greedy(problem: SelectionProblem) -> np.ndarray:
     """Greedy picks by lazy evaluation, O(|N|) for each gain that surfaces."""
-    return _lazy_picks(problem, problem.unselected, problem.m)
+    return _extend(problem, np.empty(0, np.int64), problem.unselected, problem.m)
 
 
 def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
@@ -58,84 +62,108 @@ def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
     smaller selection.
     """
     candidates = np.sort(np.asarray(members, np.int64))
-    return _lazy_picks(problem, candidates, len(candidates)).tolist()
+    return _extend(problem, candidates[:0], candidates, len(candidates)).tolist()
 
 
-def _lazy_picks(problem: SelectionProblem, candidates: np.ndarray, count: int) -> np.ndarray:
-    if problem.shards > 1:
-        return _picks_together(problem, candidates, count)
-    value, index = _selected_state(problem)
+def with_next_neighbours(problem: SelectionProblem, members: np.ndarray) -> np.ndarray:
+    """`members` with those that are in nobody's top k replaced by what greedy adds to the others.
+
+    No row's top k gets worse by it, so h does not fall. A no-op where classes have a price of their
+    own: there a class that nobody lists may have been chosen for its price.
+    """
+    chosen = np.asarray(members, np.int64)
+    if least_gain(problem) < 0.0:
+        return chosen
+    both = np.concatenate([np.array(problem.selected, np.int64), chosen])
+    _, index = topk.state_of(problem.columns, both, problem.k, problem.floor)
+    listed = np.zeros(problem.n_candidates)
+    listed[index[index >= 0]] = 1.0
+    kept = np.sort(chosen[problem.sum_over_shards(listed)[chosen] > 0.0])
+    if len(kept) == len(chosen):
+        return chosen
+    others = np.setdiff1d(problem.unselected, kept)
+    return np.concatenate([kept, _extend(problem, kept, others, len(chosen) - len(kept))])
+
+
+def _extend(
+    problem: SelectionProblem, start: np.ndarray, candidates: np.ndarray, count: int
+) -> np.ndarray:
+    """`count` greedy picks after `start`."""
+    greedy = _picks_together if problem.shards > 1 else _lazy_picks
+    return greedy_beyond_k(problem, start, candidates, count, greedy)
+
+
+def _lazy_picks(
+    problem: SelectionProblem,
+    value: np.ndarray,
+    index: np.ndarray,
+    candidates: np.ndarray,
+    count: int,
+) -> np.ndarray:
     picks = np.empty(count, np.int64)
     bound = np.full(problem.n_candidates, -np.inf)
     bound[candidates] = problem.gains_over(value[:, -1], candidates)
-    scale = problem.n_novel * problem.k
-    _lazy(problem.columns, problem.modular, scale, candidates.copy(), bound, value, index, picks)
-    return picks
+    scale, least = problem.n_novel * problem.k, least_gain(problem)
+    heap = candidates.copy()
+    made = _lazy(problem.columns, problem.modular, scale, least, heap, bound, value, index, picks)
+    return picks[:made]
 
 
 def changed_row_greedy(problem: SelectionProblem) -> np.ndarray:
     """Greedy picks with all gains kept up to date; holds a second, row-major copy of the matrix."""
+    start = np.empty(0, np.int64)
     if problem.shards > 1:
-        return _picks_together(problem, problem.unselected, problem.m)
-    value, index = _selected_state(problem)
-    picks = np.empty(problem.m, np.int64)
-    gains = problem.gains_over(value[:, -1])
-    gains[problem.is_selected] = -np.inf
+        return _extend(problem, start, problem.unselected, problem.m)
     rows = np.ascontiguousarray(problem.columns.T)
-    scale = problem.n_novel * problem.k
-    _changed_rows(problem.columns, rows, problem.modular, scale, gains, value, index, picks)
-    return picks
+    scale, least = problem.n_novel * problem.k, least_gain(problem)
+
+    def greedy(
+        problem: SelectionProblem,
+        value: np.ndarray,
+        index: np.ndarray,
+        candidates: np.ndarray,
+        count: int,
+    ) -> np.ndarray:
+        picks = np.empty(count, np.int64)
+        gains = np.full(problem.n_candidates, -np.inf)
+        gains[candidates] = problem.gains_over(value[:, -1], candidates)
+        made = _changed_rows(
+            problem.columns, rows, problem.modular, scale, least, gains, value, index, picks
+        )
+        return picks[:made]
+
+    return greedy_beyond_k(problem, start, problem.unselected, problem.m, greedy)
 
 
-class RowwiseGains:
-    """All gains, kept up to date pick by pick; every process corrects them for its own rows.
-
-    Holds a second, row-major copy of the rows of this process. One vector of |B| numbers is summed
-    over the processes for each look at the gains.
-    """
-
-    def __init__(self, problem: SelectionProblem) -> None:
-        self.problem = problem
-        self.value, self.index = _selected_state(problem)
-        self.rows = np.ascontiguousarray(problem.columns.T)
-        self.kth = self.value[:, -1].copy()
-        self.sums = problem.excess_over(self.kth, np.arange(problem.n_candidates))
-        self.moved = np.zeros(problem.n_candidates, bool)
-
-    def now(self) -> np.ndarray:
-        """Gain of every column, `[|B|]`; what is already in is not masked."""
-        scale = self.problem.n_novel * self.problem.k
-        return self.problem.sum_over_shards(self.sums) / scale - self.problem.modular
-
-    def add(self, pick: int) -> None:
-        """Bring a column in."""
-        topk.insert(self.problem.columns, pick, self.value, self.index)
-        before, self.kth = self.kth, self.value[:, -1].copy()
-        update_gains(self.rows, 1, before, self.kth, self.sums, self.moved)
-
-
-def _picks_together(problem: SelectionProblem, candidates: np.ndarray, count: int) -> np.ndarray:
+def _picks_together(
+    problem: SelectionProblem,
+    value: np.ndarray,
+    index: np.ndarray,
+    candidates: np.ndarray,
+    count: int,
+) -> np.ndarray:
     """Greedy picks when the rows lie on several processes; the same picks on all of them."""
-    gains = RowwiseGains(problem)
+    gains = RowwiseGains(problem, value, index)
+    least = least_gain(problem)
     open_ = np.zeros(problem.n_candidates, bool)
     open_[candidates] = True
-    picks = np.empty(count, np.int64)
-    for step in range(count):
+    picks: list[int] = []
+    while len(picks) < count:
         total = np.where(open_, gains.now(), -np.inf)
-        if step == 0:
+        if not picks:
             close = CLOSE * float(np.abs(total[candidates] + problem.modular[candidates]).max())
-        near = np.flatnonzero(total >= total.max() - close)
-        if len(near) > 1:  # corrections round: compare sums taken afresh, ties to the lowest index
-            near = near[np.argmax(problem.gains_over(gains.kth, near))]
-        picks[step] = int(np.atleast_1d(near)[0])
-        open_[picks[step]] = False
-        gains.add(int(picks[step]))
-    return picks
-
-
-def _selected_state(problem: SelectionProblem) -> tuple[np.ndarray, np.ndarray]:
-    members = np.array(problem.selected, np.int64)
-    return topk.state_of(problem.columns, members, problem.k, problem.floor)
+        pick, best = int(total.argmax()), float(total.max())
+        near = np.flatnonzero(total >= best - close)
+        if len(near) > 1 or best <= least + close:
+            # Corrections round: compare sums taken afresh, ties to the lowest index.
+            fresh = problem.gains_over(gains.kth, near)
+            pick, best = int(near[fresh.argmax()]), float(fresh.max())
+        if best <= least:
+            break
+        picks.append(pick)
+        open_[pick] = False
+        gains.add(pick)
+    return np.array(picks, np.int64)
 
 
 @kernel
@@ -165,12 +193,14 @@ def _lazy(
     columns: np.ndarray,
     modular: np.ndarray,
     scale: int,
+    least: float,
     heap: np.ndarray,
     bound: np.ndarray,
     value: np.ndarray,
     index: np.ndarray,
     picks: np.ndarray,
-) -> None:
+) -> int:
+    """Fill `picks`, or as many of them as have a gain above `least`; returns how many."""
     threshold = value[:, -1].copy()
     lanes = np.empty(topk.LANES)
     fresh_in = np.zeros(columns.shape[0], np.int64)
@@ -184,6 +214,8 @@ def _lazy(
             fresh_in[u] = step
             _sift_down(heap, size, 0, bound)
         u = heap[0]
+        if bound[u] <= least:
+            return step
         picks[step] = u
         size -= 1
         heap[0] = heap[size]
@@ -191,10 +223,11 @@ def _lazy(
         topk.insert(columns, u, value, index)
         for n in range(threshold.shape[0]):
             threshold[n] = value[n, -1]
+    return picks.shape[0]
 
 
 @kernel
-def update_gains(
+def _update_gains(
     rows: np.ndarray,
     scale: int,
     old: np.ndarray,
@@ -221,11 +254,13 @@ def _changed_rows(
     rows: np.ndarray,
     modular: np.ndarray,
     scale: int,
+    least: float,
     gains: np.ndarray,
     value: np.ndarray,
     index: np.ndarray,
     picks: np.ndarray,
-) -> None:
+) -> int:
+    """As `_lazy`."""
     stale = np.zeros(gains.shape[0], np.bool_)
     lanes = np.empty(topk.LANES)
     new = value[:, -1].copy()
@@ -247,9 +282,12 @@ def _changed_rows(
                 stale[u] = False
             if pick < 0 or gains[u] > gains[pick]:
                 pick = u
+        if gains[pick] <= least:
+            return step
         picks[step] = pick
         gains[pick] = -np.inf
         topk.insert(columns, pick, value, index)
         old = new
         new = value[:, -1].copy()
-        update_gains(rows, scale, old, new, gains, stale)
+        _update_gains(rows, scale, old, new, gains, stale)
+    return picks.shape[0]

@@ -10,7 +10,8 @@ import numpy as np
 from fsl_basesel import topk
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, largest
-from fsl_basesel.selectors.greedy_target import RowwiseGains, greedy_order
+from fsl_basesel.selectors.greedy_target import greedy_order
+from fsl_basesel.selectors.rowwise import RowwiseGains
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class RandomGreedy(Selector):
 
 
 def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
-    gains = RowwiseGains(problem)
+    selected = np.array(problem.selected, np.int64)
+    state = topk.state_of(problem.columns, selected, problem.k, problem.floor)
+    gains = RowwiseGains(problem, *state)
     taken = problem.is_selected.copy()
     picks = []
     for _ in range(problem.m):

@@ -46,6 +46,22 @@ def optimum(problem: SelectionProblem) -> float:
     return max(problem.value(choice) for choice in all_choices(problem))
 
 
+def greedy_after(problem: SelectionProblem, start: list[int], count: int) -> list[int]:
+    """`count` picks after `start`, each the one of largest gain, ties to the lowest index.
+
+    Without lam and cost, K grows by one wherever no class has a gain, up to |B|.
+    """
+    picks: list[int] = []
+    k = problem.k
+    for _ in range(count):
+        gains = problem.replace(k=k).gains(start + picks)
+        while not problem.modular.any() and gains.max() == 0 and k < problem.n_candidates:
+            k += 1
+            gains = problem.replace(k=k).gains(start + picks)
+        picks.append(int(gains.argmax()))
+    return picks
+
+
 def random_problem(
     seed: int, *, general: bool = False, signed: bool = False, **settings: object
 ) -> SelectionProblem:

@@ -48,6 +48,20 @@ def test_the_table_tells_value_bound_gap_and_reasons(run, pool: Path, task: Path
     assert "\x1b" not in result.out
 
 
+def test_classes_that_add_nothing_say_so(run, pool: Path, task: Path) -> None:
+    result = run("select", pool, "--novel", task, "-m", 12, "-k", 1, "--top", 12)
+    rows = fb.select(problem_of(pool, task, m=12, k=1)).explain().chosen
+    spare = [row for row in rows if row.gain == 0]
+    assert len(spare) >= 6  # six novel classes have six nearest at most
+    for row in spare:
+        assert f"nobody at K = 1, adds from K = {row.adds_from}" in result.out
+    assert f"{len(spare)} of 12 add nothing at K = 1, chosen for a larger K" in result.out
+    plain = run("select", pool, "--novel", task, "-m", 4, "-k", 2)
+    assert "add nothing" not in plain.out
+    other = run("select", pool, "--novel", task, "-m", 12, "-k", 1, "--method", "random")
+    assert "add nothing at K = 1\n" in other.out
+
+
 def test_json_on_stdout_is_the_selection(run, pool: Path, task: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "chosen.json"
     words = ("select", pool, "--novel", task, "-m", 3, "-k", 1, "--lam", 0.2, "--out", out)

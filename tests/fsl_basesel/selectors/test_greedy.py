@@ -7,7 +7,7 @@ import pytest
 
 import fsl_basesel as fb
 from fsl_basesel.selectors import greedy_target
-from tests.fsl_basesel.enumeration import optimum, random_problem
+from tests.fsl_basesel.enumeration import greedy_after, optimum, random_problem
 
 
 def clustered(
@@ -22,11 +22,8 @@ def clustered(
 
 
 def plain_greedy(problem: fb.SelectionProblem) -> list[int]:
-    """Algorithm 2 word for word."""
-    picks: list[int] = []
-    for _ in range(problem.m):
-        picks.append(int(problem.gains(picks).argmax()))
-    return picks
+    """Algorithm 2 word for word, and the rule for objectives that are used up."""
+    return greedy_after(problem, [], problem.m)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])

@@ -1,0 +1,175 @@
+"""Once no class adds anything at K, the next ones are those for K + 1, K + 2, ...; h stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fsl_basesel as fb
+from fsl_basesel.selectors import dual
+from fsl_basesel.selectors.greedy_target import greedy_order, with_next_neighbours
+from tests.fsl_basesel.enumeration import greedy_after, optimum, random_problem
+
+FORMS = {
+    "lazy": fb.GreedyOnTarget(form="lazy"),
+    "changed rows": fb.GreedyOnTarget(form="changed-rows"),
+}
+CERTIFYING = {"auto": fb.Auto(), "dual": fb.LagrangianDual()}
+
+
+def used_up(seed: int, **settings: object) -> fb.SelectionProblem:
+    """Few rows, many classes: random, signed, with duplicates, or with few different values."""
+    rng = np.random.default_rng(seed)
+    similarity = rng.standard_normal((int(rng.integers(1, 6)), 24))
+    if seed % 4 == 1:
+        similarity = np.abs(similarity)
+    if seed % 4 == 2:
+        similarity = similarity[:, rng.integers(0, 12, 24)]
+    if seed % 4 == 3:
+        similarity = rng.integers(0, 5, similarity.shape) / 4
+    selected = rng.permutation(24)[: int(rng.integers(0, 4))].tolist()
+    free = 24 - len(selected)
+    chosen = {"m": int(rng.integers(6, free + 1)), "k": int(rng.integers(1, 3))}
+    return fb.SelectionProblem(similarity, selected=selected, **(chosen | settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(60))
+def test_greedy_goes_on_with_a_larger_k(seed: int, form: str) -> None:
+    problem = used_up(seed)
+    assert FORMS[form].select(problem).indices == greedy_after(problem, [], problem.m)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(12))
+def test_all_classes_asked_for_and_a_floor_of_ones_own(seed: int, form: str) -> None:
+    problem = used_up(seed, floor=-7.5)
+    problem = problem.replace(m=len(problem.unselected))
+    picks = FORMS[form].select(problem).indices
+    assert picks == greedy_after(problem, [], problem.m)
+    assert sorted(picks) == problem.unselected.tolist()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_next_neighbours_come_before_lower_indices(form: str) -> None:
+    problem = fb.SelectionProblem(
+        [[0.1, 0.0, 0.6, 0.3, 0.9, 0.0], [0.1, 0.7, 0.0, 0.3, 0.0, 0.9]], m=5, k=1
+    )
+    # The nearest of both rows, then their second nearest, then the third.
+    assert FORMS[form].select(problem).indices == [4, 5, 1, 2, 3]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_adds_nothing_at_any_k_goes_by_index(form: str) -> None:
+    similarity = np.zeros((3, 6))
+    similarity[:, 4] = 1.0
+    problem = fb.SelectionProblem(similarity, m=4, k=2)
+    assert FORMS[form].select(problem).indices == [4, 0, 1, 2]
+
+
+@pytest.mark.parametrize("settings", [{"lam": 0.2}, {"cost": np.ones(24), "mu": 0.1}])
+def test_with_a_price_of_their_own_classes_are_never_all_alike(settings: dict) -> None:
+    for seed in range(8):
+        problem = used_up(seed, **settings)
+        picks: list[int] = []
+        for _ in range(problem.m):
+            picks.append(int(problem.gains(picks).argmax()))
+        assert FORMS["lazy"].select(problem).indices == picks
+        assert with_next_neighbours(problem, np.array(picks)).tolist() == picks
+
+
+@pytest.mark.parametrize("method", CERTIFYING)
+@pytest.mark.parametrize("seed", range(40))
+def test_certified_sets_keep_what_is_needed_and_refill_the_rest(seed: int, method: str) -> None:
+    problem = used_up(seed)
+    selection = CERTIFYING[method].select(problem)
+    base = [*problem.selected, *selection.indices]
+    similarity = problem.similarity.numpy()
+    listed = {
+        u
+        for row in similarity
+        for u in sorted(base, key=lambda u, row=row: (-row[u], u))[: problem.k]
+    }
+    needed = sorted(set(selection.indices) & listed)
+    spare = sorted(set(selection.indices) - listed)
+    assert selection.value == problem.value(needed)
+    assert spare == sorted(greedy_after(problem, needed, len(spare)))
+    assert selection.indices == in_greedy_order(problem, selection.indices)
+
+
+def in_greedy_order(problem: fb.SelectionProblem, members: list[int]) -> list[int]:
+    """The picks of plain greedy where no other classes than `members` exist."""
+    columns = sorted([*problem.selected, *members])
+    small = fb.SelectionProblem(
+        problem.similarity.numpy()[:, columns],
+        m=len(members),
+        k=problem.k,
+        selected=[columns.index(u) for u in problem.selected],
+        floor=problem.floor,
+    )
+    return [columns[u] for u in greedy_after(small, [], len(members))]
+
+
+@pytest.mark.parametrize("method", CERTIFYING)
+@pytest.mark.parametrize("seed", range(40))
+def test_value_and_bound_are_what_they_were(
+    seed: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = used_up(seed)
+    filled = CERTIFYING[method].select(problem)
+    monkeypatch.setattr(dual, "with_next_neighbours", lambda problem, members: members)
+    plain = CERTIFYING[method].select(problem.replace())
+    assert (filled.value, filled.upper_bound) == (plain.value, plain.upper_bound)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_refilling_any_set_never_lowers_its_value(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = used_up(seed)
+    members = rng.permutation(problem.unselected)[: problem.m]
+    filled = with_next_neighbours(problem, members)
+    assert len(set(filled.tolist())) == problem.m
+    assert not set(filled.tolist()) & set(problem.selected)
+    assert problem.value(filled) >= problem.value(members)
+
+
+@pytest.mark.parametrize("method", ["greedy-target", "auto", "dual"])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_novel_classes_does_not_matter(seed: int, method: str) -> None:
+    rng = np.random.default_rng(seed)
+    similarity = rng.integers(0, 64, (8, 40)) / 64  # sums are exact in any order
+    problem = fb.SelectionProblem(similarity, m=30, k=1, selected=[2])
+    turned = fb.SelectionProblem(similarity[rng.permutation(8)], m=30, k=1, selected=[2])
+    first, second = fb.select(problem, method), fb.select(turned, method)
+    assert first.indices == second.indices
+    assert first.value == second.value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_greedy_order_is_that_of_greedy(seed: int) -> None:
+    problem = used_up(seed)
+    picks = FORMS["lazy"].select(problem).indices
+    assert greedy_order(problem, np.array(picks)) == picks
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_small_instances_are_still_optimal(seed: int) -> None:
+    problem = random_problem(seed, lam=0.0, mu=0.0, k=1)
+    selection = fb.select(problem)
+    if selection.gap == 0:
+        assert selection.value == pytest.approx(optimum(problem), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_explanation_says_from_which_k_on_a_class_adds(seed: int) -> None:
+    problem = used_up(seed)
+    selection = fb.select(problem, "greedy-target", certify=False)
+    for at, row in enumerate(selection.explain().chosen):
+        before = selection.indices[:at]
+        adds = [
+            k
+            for k in range(problem.k, problem.n_candidates + 1)
+            if problem.replace(k=k).gains(before)[row.index] > 0
+        ]
+        assert row.adds_from == (adds[0] if adds else None)
+        assert (row.gain > 0) == (row.adds_from == problem.k)
