@@ -13,9 +13,10 @@ from fsl_basesel.multilinear import SortedRows, value_and_gradient
 AXES = {
     "|B|": [(500, size, 4) for size in (1000, 2000, 4000, 8000, 16000)],
     "|N|": [(size, 2000, 4) for size in (256, 512, 1024, 2048, 4096)],
-    # Below, gathering x and scattering slopes, whatever K is, takes longer than the states.
-    "K": [(500, 2000, size) for size in (16, 32, 64, 128)],
+    "K": [(500, 2000, size) for size in (5, 10, 16, 32, 64, 128)],
 }
+# Below, gathering x and scattering slopes, whatever K is, takes longer than the states.
+FITTED_FROM = {"K": 16}
 LOT = 0.05  # seconds that a turn lasts at least
 PLACE = {"|B|": 1, "|N|": 0, "K": 2}
 
@@ -35,14 +36,17 @@ def plot_growth(target: Path, rounds: int, clock: str = "wall") -> dict[str, flo
     for panel, (axis, shapes) in zip(panels, AXES.items(), strict=True):
         sizes = np.array([shape[PLACE[axis]] for shape in shapes], float)
         seconds = np.array(_medians(shapes, rounds, clock))
-        slope, offset = np.polyfit(np.log(sizes), np.log(seconds), 1)
+        fitted = sizes >= FITTED_FROM.get(axis, 0)
+        reach = sizes[fitted]
+        slope, offset = np.polyfit(np.log(reach), np.log(seconds[fitted]), 1)
         slopes[axis] = float(slope)
         panel.loglog(sizes, 1e3 * seconds, "o", color="#2166ac")
-        panel.loglog(sizes, 1e3 * np.exp(offset) * sizes**slope, "-", color="#b2182b")
+        panel.loglog(reach, 1e3 * np.exp(offset) * reach**slope, "-", color="#b2182b")
         panel.set_xlabel(axis)
-        panel.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        panel.set_xticks(sizes, [f"{size:.0f}" for size in sizes], fontsize=8)
         panel.minorticks_off()
-        panel.set_title(f"slope {slope:.2f}")
+        where = "" if fitted.all() else f" from {axis} = {reach[0]:.0f}"
+        panel.set_title(f"slope {slope:.2f}{where}")
         panel.grid(True, which="both", alpha=0.25)
     panels[0].set_ylabel(f"one gradient, ms of {clock} time")
     target.parent.mkdir(parents=True, exist_ok=True)

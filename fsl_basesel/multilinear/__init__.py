@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 
 import torch
@@ -24,7 +23,11 @@ BACKENDS = {"cpu": "cpu", "torch": "chunked", "triton": "triton", "reference": "
 
 
 def choose_backend(rows: SortedRows, x: Tensor, k: int) -> str:
-    """The backend that `auto` stands for: by the device of the rows.
+    """The backend that `auto` stands for: by where x and the rows are, and by K and the length.
+
+    A GPU is used if one of them is on it, by Triton up to the K its kernels are compiled for (or
+    rows that are no longer than that), by torch beyond and on every other device. Within Triton the
+    shape decides further, see `triton.settings`.
 
     Example:
         >>> import numpy as np
@@ -32,10 +35,10 @@ def choose_backend(rows: SortedRows, x: Tensor, k: int) -> str:
         >>> choose_backend(rows, torch.zeros(1, 3), k=1)
         'cpu'
     """
-    device = rows.values.device.type
-    if device == "cpu":
+    kinds = {x.device.type, rows.values.device.type}
+    if kinds == {"cpu"}:
         return "cpu"
-    return "triton" if device == "cuda" and find_spec("triton") else "torch"
+    return "triton" if "cuda" in kinds and _backend("triton").supports(rows, k) else "torch"
 
 
 @cache
@@ -76,6 +79,11 @@ def value_and_gradient(
     if name not in BACKENDS:
         raise InputError(
             f"Expected `backend` to be one of auto, {', '.join(BACKENDS)} but got {backend!r}"
+        )
+    if name == "cpu" and x.device.type != "cpu":
+        raise InputError(
+            f"Expected `x` on the CPU for backend 'cpu' but got it on {x.device}; pass x.cpu(), or "
+            "leave the backend at 'auto'"
         )
     # Of |B| candidates no more than |B| count: a larger K changes what the sum is divided by alone.
     counted = max(1, min(k, rows.n_candidates))

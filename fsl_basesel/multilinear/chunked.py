@@ -26,8 +26,8 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     gradient = torch.zeros_like(x)
     for start in range(0, rows.n_novel, ROWS_PER_CHUNK):
         part = slice(start, start + ROWS_PER_CHUNK)
-        order = rows.order[part].to(torch.int64)
-        q = rows.values[part].to(x.dtype) - rows.floor
+        order = rows.order[part].to(x.device, torch.int64)
+        q = rows.values[part].to(x) - rows.floor
         sums, slopes, live, left = _walk(q, x, order, k)
         if not rows.complete and left >= EPSILON[x.dtype]:
             raise PrefixTooShortError(rows.length, left)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
-from fsl_basesel.multilinear.walk import scratch_for, walk
+from fsl_basesel.multilinear.walk import States, finish, scratch_for, walk
 from fsl_basesel.parallel import map_blocks
 
 SIZES = (1, 2, 3, 5, 7, 10, 16, 24, 32)  # of K compiled for; above: the next multiple of 32
@@ -29,7 +31,7 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     Raises:
         PrefixTooShortError: the rows hold only a prefix and a walk ran past it.
     """
-    states = (0,) * next((s for s in SIZES if s >= k), -(-k // 32) * 32)
+    states = _states(k)
     values, order = rows.flat
     points = x.detach().contiguous().numpy()
     length, dtype, epsilon = rows.length, points.dtype, EPSILON[x.dtype]
@@ -58,14 +60,19 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     done = map_blocks(block, rows.n_novel, rows_per_block(rows, points, len(states)))
     if not rows.complete and (left := max(rest for _, _, rest in done)) >= epsilon:
         raise PrefixTooShortError(length, left)
-    value, gradient, _ = done[0]
+    total, slopes, _ = done[0]
     for sums, part, _ in done[1:]:
-        value += sums
-        gradient += part
-    scale = float(k * rows.n_novel)
-    value /= scale
-    value += rows.floor
-    return torch.from_numpy(value.astype(dtype, copy=False)), _divided(gradient, scale, dtype)
+        total += sums
+        slopes += part
+    value, gradient = np.empty(len(points), dtype), np.empty(points.shape, dtype)
+    finish(total, slopes, float(k * rows.n_novel), rows.floor, value, gradient)
+    return torch.from_numpy(value), torch.from_numpy(gradient)
+
+
+@cache
+def _states(k: int) -> States:
+    """What tells the kernels the number of states to be compiled for."""
+    return (0,) * next((size for size in SIZES if size >= k), -(-k // 32) * 32)
 
 
 def rows_per_block(rows: SortedRows, points: np.ndarray, states: int) -> int:
@@ -80,9 +87,3 @@ def rows_per_block(rows: SortedRows, points: np.ndarray, states: int) -> int:
     work = max(1.0, expected * (states + 3) * len(points))
     size = 1 << max(0, round(WORK_PER_BLOCK / work).bit_length())
     return max(MIN_ROWS, size, -(-rows.n_novel // MAX_BLOCKS))
-
-
-def _divided(array: np.ndarray, by: float, dtype: np.dtype) -> Tensor:
-    """Divided in float64 and rounded once, by numpy: torch would wake a second pool of threads."""
-    out = np.empty(array.shape, dtype)
-    return torch.from_numpy(np.divide(array, by, out=out, casting="same_kind"))

@@ -307,3 +307,19 @@ def walk_tile(
         for s in range(first + lane, last, WIDE):
             total += work[s]
     return total, left, reach
+
+
+@kernel
+def finish(
+    total: np.ndarray,
+    slopes: np.ndarray,
+    scale: float,
+    floor: float,
+    value: np.ndarray,
+    gradient: np.ndarray,
+) -> None:
+    """Sums of rows to means, rounded once: a call of its own, for numpy would need six."""
+    for s in range(len(total)):
+        value[s] = total[s] / scale + floor
+        for u in range(slopes.shape[1]):
+            gradient[s, u] = slopes[s, u] / scale

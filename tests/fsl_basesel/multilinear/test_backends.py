@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear import PrefixTooShortError, SortedRows, value_and_gradient
+from fsl_basesel.multilinear import (
+    PrefixTooShortError,
+    SortedRows,
+    choose_backend,
+    value_and_gradient,
+)
 from fsl_basesel.multilinear.reference import autograd_reference
 
 BACKENDS = ("cpu", "torch", "reference")
@@ -214,3 +220,26 @@ def test_bad_arguments_are_named() -> None:
         value_and_gradient(rows, x, 1, backend="gpu")
     with pytest.raises(InputError, match="prefix of 5"):
         value_and_gradient(SortedRows.from_columns(np.ones((10, 2)), prefix=5), x, 1, "reference")
+
+
+@pytest.mark.parametrize(
+    ("rows_on", "x_on", "k", "length", "expected"),
+    [
+        ("cpu", "cpu", 5, 100, "cpu"),
+        ("cuda", "cuda", 5, 100, "triton"),
+        ("cpu", "cuda", 5, 100, "triton"),
+        ("cuda", "cpu", 32, 100, "triton"),
+        ("cuda", "cuda", 33, 100, "torch"),
+        ("cuda", "cuda", 33, 20, "triton"),
+        ("cpu", "mps", 5, 100, "torch"),
+    ],
+)
+def test_auto_goes_by_device_and_shape(
+    rows_on: str, x_on: str, k: int, length: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsl_basesel.multilinear.triton._refusal", lambda: "")
+    rows = SimpleNamespace(
+        values=SimpleNamespace(device=torch.device(rows_on)), length=length, n_novel=7
+    )
+    x = SimpleNamespace(device=torch.device(x_on))
+    assert choose_backend(rows, x, k) == expected
