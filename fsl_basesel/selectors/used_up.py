@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fsl_basesel import topk
+from fsl_basesel.compiled import kernel
 from fsl_basesel.problem import SelectionProblem
 
 # Greedy for one K: (problem, value, index, candidates, most picks) -> picks. Begins at the state
@@ -44,30 +45,39 @@ def greedy_beyond_k(
     members = np.concatenate([np.array(problem.selected, np.int64), start])
     value, index = topk.state_of(problem.columns, members, problem.k, problem.floor)
     picks = greedy(problem, value, index, candidates, count)
+    k, kth = problem.k, value[:, -1].copy()
+    # With a K beyond |members| rows still have room: a class that adds nothing there never does.
+    while len(picks) < count and k <= len(members) + len(picks):
+        base = np.sort(np.concatenate([members, picks]))  # in order of memory
+        left = np.setdiff1d(candidates, picks, assume_unique=True)
+        # No class left exceeds the k-th value of any row, or it had been picked. So whatever enters
+        # a row with k + 1 becomes its last value, and a state of one value is enough.
+        value = _next_values(problem.columns, base, k, kth, problem.floor)[:, None]
+        index = np.full(value.shape, -1, np.int64)
+        more = greedy(problem, value, index, left, count - len(picks))
+        picks, k, kth = np.concatenate([picks, more]), k + 1, value[:, 0].copy()
     if len(picks) == count:
         return picks
-    members, left = np.concatenate([members, picks]), np.setdiff1d(candidates, picks)
-    more = _next_neighbours(problem, members, left, count - len(picks), greedy)
-    return np.concatenate([picks, more])
+    left = np.setdiff1d(candidates, picks, assume_unique=True)
+    return np.concatenate([picks, left[: count - len(picks)]])
 
 
-def _next_neighbours(
-    problem: SelectionProblem, members: np.ndarray, left: np.ndarray, count: int, greedy: Greedy
+@kernel
+def _next_values(
+    columns: np.ndarray, members: np.ndarray, k: int, kth: np.ndarray, floor: float
 ) -> np.ndarray:
-    """`count` picks of `left` for K + 1, K + 2, ... given `members`, and at last by index."""
-    fixed, k, depth = len(members), problem.k, 0
-    missing = count
-    # With a K beyond |members| rows still have room: a class that adds nothing there never does.
-    while missing and k <= len(members):
-        k += 1
-        if k > depth:
-            depth = min(2 * k, len(members) + len(left))
-            value, index = topk.state_of(problem.columns, members, depth, problem.floor)
-        # No class left exceeds the value before the k-th in any row, or K - 1 had picked it. So
-        # whatever enters a row becomes its k-th value, and a state of one value is enough.
-        kth = value[:, k - 1 : k].copy()
-        picks = greedy(problem, kth, np.full(kth.shape, -1, np.int64), left, missing)
-        topk.insert_all(problem.columns, picks, value, index)
-        members, left = np.concatenate([members, picks]), np.setdiff1d(left, picks)
-        missing -= len(picks)
-    return np.concatenate([members[fixed:], left[:missing]])
+    """The (k+1)-th value of every row over `members`, given the k-th."""
+    found = np.full(columns.shape[1], floor)
+    reached = np.zeros(columns.shape[1], np.int64)
+    for u in members:
+        column = columns[u]
+        for n in range(column.shape[0]):  # without branches: vector code
+            similarity, last, best = np.float64(column[n]), kth[n], found[n]
+            below = similarity < last
+            reached[n] += 1 - np.int64(below)
+            candidate = similarity if below else floor
+            found[n] = candidate if candidate > best else best
+    for n in range(columns.shape[1]):
+        if reached[n] > k:  # some are equal
+            found[n] = kth[n]
+    return found
