@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fsl_basesel.compiled import kernel
+from fsl_basesel.multilinear.order import order_dtype
 from fsl_basesel.multilinear.simd import LANES, load, store
 
 EPSILON = 1e-13  # probability of fewer than K entries below which the rest of a row is ignored
@@ -21,16 +22,17 @@ ZERO, ONE, WIDE = np.uint64(0), np.uint64(1), np.uint64(LANES)
 
 
 class Prefixes(NamedTuple):
-    """Live prefixes without their zeros, by row and by column.
+    """Live prefixes without their zeros, by row and by column; 10 bytes an entry in float32.
 
     Attributes:
         starts: `[|N| + 1]` where each row's entries begin in `columns` and `values`.
         columns: candidate of each entry.
-        values: its similarity above the floor.
+        values: its similarity.
         whole: `[|N|]` whether the row's list has every candidate with x > 0.
-        column_starts: `[|B| + 1]` where each candidate's entries begin in `entries` and `rows`.
-        entries: place of each entry in `columns`.
+        column_starts: `[|B| + 1]` where each candidate's entries begin in `places` and `rows`.
+        places: place of each entry in its row's list.
         rows: its row, ascending for each candidate.
+        floor: what similarities are counted from.
     """
 
     starts: np.ndarray
@@ -38,8 +40,9 @@ class Prefixes(NamedTuple):
     values: np.ndarray
     whole: np.ndarray
     column_starts: np.ndarray
-    entries: np.ndarray
+    places: np.ndarray
     rows: np.ndarray
+    floor: float
 
 
 class Room(NamedTuple):
@@ -82,12 +85,14 @@ def live_prefixes(
     """
     counts, whole = live_lengths(order, x, k, slack)
     starts = np.concatenate(([0], np.cumsum(counts)))
-    columns, gaps = np.empty(starts[-1], np.int32), np.empty(starts[-1])
-    _fill(values, order, floor, x, starts, columns, gaps)
-    column_starts = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=len(x)))))
-    entries, rows = np.empty((2, starts[-1]), np.int32)
-    _by_column(starts, columns, column_starts[:-1].copy(), entries, rows)
-    return Prefixes(starts, columns, gaps, whole, column_starts, entries, rows)
+    columns, similarities = np.empty(starts[-1], order.dtype), np.empty(starts[-1], values.dtype)
+    column_counts = np.zeros(len(x), np.int64)
+    _fill(values, order, x, starts, columns, similarities, column_counts)
+    column_starts = np.concatenate(([0], np.cumsum(column_counts)))
+    places = np.empty(starts[-1], order.dtype)
+    rows = np.empty(starts[-1], order_dtype(len(order)))
+    _by_column(starts, columns, column_starts[:-1].copy(), places, rows)
+    return Prefixes(starts, columns, similarities, whole, column_starts, places, rows, float(floor))
 
 
 @kernel
@@ -123,30 +128,31 @@ def live_lengths(
 def _fill(
     values: np.ndarray,
     order: np.ndarray,
-    floor: float,
     x: np.ndarray,
     starts: np.ndarray,
     columns: np.ndarray,
-    gaps: np.ndarray,
+    similarities: np.ndarray,
+    column_counts: np.ndarray,
 ) -> None:
     for row in range(order.shape[0]):
         at, i = starts[row], 0
         while at < starts[row + 1]:
             if x[order[row, i]] > 0.0:
                 columns[at] = order[row, i]
-                gaps[at] = values[row, i] - floor
+                similarities[at] = values[row, i]
+                column_counts[order[row, i]] += 1
                 at += 1
             i += 1
 
 
 @kernel
 def _by_column(
-    starts: np.ndarray, columns: np.ndarray, to: np.ndarray, entries: np.ndarray, rows: np.ndarray
+    starts: np.ndarray, columns: np.ndarray, to: np.ndarray, places: np.ndarray, rows: np.ndarray
 ) -> None:
     for row in range(len(starts) - 1):
         for entry in range(starts[row], starts[row + 1]):
             u = columns[entry]
-            entries[to[u]] = entry
+            places[to[u]] = entry - starts[row]
             rows[to[u]] = row
             to[u] += 1
 
@@ -205,16 +211,15 @@ def _tile(
         to = np.uint64(lane)
         n = ZERO
         if lane < len(which):
-            row, entry = lists.rows[which[lane]], lists.entries[which[lane]]
+            row, before = lists.rows[which[lane]], np.uint64(lists.places[which[lane]])
             start = np.uint64(lists.starts[row])
             n = np.uint64(lists.starts[row + 1]) - start
-            before = np.uint64(entry) - start
             for i in range(n):
                 room.x[i * WIDE + to] = x[lists.columns[start + i]]
             for i in range(before):
                 room.q[i * WIDE + to] = 0.0
             for i in range(before, n):
-                room.q[i * WIDE + to] = lists.values[start + i]
+                room.q[i * WIDE + to] = np.float64(lists.values[start + i]) - lists.floor
             room.x[before * WIDE + to] = 0.0
         for i in range(n, deep):
             room.x[i * WIDE + to] = 0.0
@@ -231,19 +236,19 @@ def _tile(
             if left >= EPSILON:
                 return False
     states[:] = 0.0
-    upper = longest
+    upper = np.int64(longest)
     while upper > 0:
-        lower = 0  # the next entry on the way down
+        lower = np.int64(0)  # the next entry on the way down
         for lane in range(len(which)):
-            place = lists.entries[which[lane]] - lists.starts[lists.rows[which[lane]]]
+            place = np.int64(lists.places[which[lane]])
             if place < upper:
                 lower = max(lower, place)
         _backward(states, room.x, room.q, size, np.uint64(lower), np.uint64(upper))
         for lane in range(len(which)):
-            entry = lists.entries[which[lane]]
-            if entry - lists.starts[lists.rows[which[lane]]] == lower:
+            if lists.places[which[lane]] == lower:
+                own = np.float64(lists.values[lists.starts[lists.rows[which[lane]]] + lower])
                 for j in range(k):
-                    states[j * LANES + lane] = lists.values[entry] - states[j * LANES + lane]
+                    states[j * LANES + lane] = own - lists.floor - states[j * LANES + lane]
         upper = lower
     for lane in range(len(which)):
         slopes[which[lane] - begin] = states[lane]

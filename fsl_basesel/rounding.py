@@ -57,6 +57,7 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
             _exchange_together(problem, x, queue, ends, tie, lists, room)
         else:
             _exchange(x, queue, ends, problem.modular, counted, scale, tie, lists, room)
+        del lists, room  # before the next ones are made
         if (ends == before).all():  # even fresh lists did not reach: take them longer
             slack = slack * SLACK
     return _whole(problem, x)

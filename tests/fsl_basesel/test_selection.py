@@ -55,6 +55,19 @@ def test_it_says_how_it_was_made(problem: fb.SelectionProblem) -> None:
     assert fb.ContinuousDoubleGreedy().select(problem).backend == "cpu"
 
 
+def test_it_names_the_backend_where_gradients_were_needed(problem: fb.SelectionProblem) -> None:
+    with_gradients = {"double-greedy", "paper"}  # lam > 0 and half of the classes: Algorithm 4
+    for method in fb.methods():
+        backend = fb.select(problem, method, certify=False).backend
+        assert backend == ("cpu" if method in with_gradients else None), method
+    for rounding in ("deterministic", "randomised"):
+        alone = fb.ContinuousDoubleGreedy(rounding=rounding, backend="torch")
+        assert alone.select(problem).backend == "torch"
+        assert fb.WithSwaps(alone).select(problem).backend == "torch"
+    grid = fb.select_grid(problem, method="double-greedy", lam=[0.1, 0.2])
+    assert {selection.backend for selection in grid} == {"cpu"}
+
+
 def test_without_certificate_there_is_no_bound(problem: fb.SelectionProblem) -> None:
     selection = fb.select(problem, "greedy-target", certify=False)
     assert selection.upper_bound is None
