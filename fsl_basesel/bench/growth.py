@@ -30,6 +30,7 @@ def plot_growth(target: Path, rounds: int, clock: str = "wall") -> dict[str, flo
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import FormatStrFormatter, LogLocator
 
     figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.6), sharey=True, layout="constrained")
     slopes = {}
@@ -48,6 +49,8 @@ def plot_growth(target: Path, rounds: int, clock: str = "wall") -> dict[str, flo
         where = "" if fitted.all() else f" from {axis} = {reach[0]:.0f}"
         panel.set_title(f"slope {slope:.2f}{where}")
         panel.grid(True, which="both", alpha=0.25)
+    panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panels[0].yaxis.set_major_formatter(FormatStrFormatter("%g"))
     panels[0].set_ylabel(f"one gradient, ms of {clock} time")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=150)
