@@ -28,6 +28,7 @@ from fsl_basesel.multilinear.triton.settings import (
 from fsl_basesel.multilinear.triton.walk import walk_kernel
 
 DTYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
+BOUNDED_FROM = {"walk": 8, "replay": 16}  # words of states; the other kernels from 17
 INTERPRETED = not isinstance(walk_kernel, triton.runtime.JITFunction)
 
 
@@ -113,8 +114,9 @@ def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
     """A thread for each lane, fused multiply-adds, a bound on registers where many are asked for.
 
     NVIDIA's assembler decides for itself while the states of a lane take few words of 32 bits.
-    Above, it sometimes spills a few bytes to win a program; a bound of its own stops it: 184, ten
-    warps a multiprocessor, for the kernels that fill the device, all there are for the others.
+    From `BOUNDED_FROM` on, it sometimes spills a few bytes to win a program; a bound of its own
+    stops it: 184, ten warps a multiprocessor, for the kernels that fill the device, all there are
+    for the others.
 
     Example:
         >>> compile_options("replay", words=5, warp_size=32)
@@ -122,7 +124,7 @@ def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
     """
     lanes = BLOCK if name in ("walk", "summarise", "replay") else warp_size
     options = {"num_warps": lanes // warp_size, "enable_fp_fusion": True}
-    if warp_size == 32 and words > (7 if name == "walk" else 16):
+    if warp_size == 32 and words >= BOUNDED_FROM.get(name, 17):
         options["maxnreg"] = 184 if name in ("summarise", "replay") and words <= 32 else 255
     return options
 
@@ -206,7 +208,6 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic:
     scans: dict[str, Any] = {"K": states, "UNROLL": scan_unroll(words), "BLOCK": warp_size()}
     scans |= compile_options("forward", words, warp_size())
     tiles: dict[str, Any] = {"K": states, "TILE": settings.tile, "BLOCK": BLOCK}
-    tiles |= compile_options("replay", words, warp_size())
     for first, last in zip(settings.waves, settings.waves[1:], strict=False):
         summarise_kernel[(triton.cdiv(n_rows * (last - first) * n_samples, BLOCK),)](
             *elements,
@@ -219,6 +220,7 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic:
             last - first,
             DTYPE=DTYPES[x.dtype],
             **tiles,
+            **compile_options("summarise", words, warp_size()),
         )
         forward_kernel[rows_grid](
             poly,
@@ -265,6 +267,7 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic:
             n_blocks,
             ATOMIC=not deterministic,
             **tiles,
+            **compile_options("replay", words, warp_size()),
         )
 
     _accumulate(grad, n_rows, settings.dense_rows if deterministic else None, launch)

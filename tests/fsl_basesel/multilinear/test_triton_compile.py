@@ -32,7 +32,9 @@ def test_one_state_and_one_sample_compile() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_doubles_in_ragged_rows_without_atomics_do_not_spill(target: str) -> None:
-    for resources in measure(["replay"], [target], [5], atomic=False, double=True, padded=False):
+    variant = {"atomic": False, "double": True, "padded": False}
+    # Eight doubles a lane are 16 words: where Triton 3.8's assembler spills if it is not bounded.
+    for resources in measure(["replay"], [target], [5, 8], **variant):
         assert resources.spills == 0, resources
 
 
