@@ -1,4 +1,4 @@
-# make demo   a selection on embedded data, with the table of algorithms
+# make demo   trains networks on chosen glyph classes, prints the table of methods, writes a report
 # make test   lint, format check, type check, tests and doctests
 #
 # Both make $(VENV) and install everything into it on first use; later calls install nothing until
