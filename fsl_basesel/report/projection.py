@@ -61,9 +61,10 @@ def _affinities(distances: np.ndarray, perplexity: float) -> np.ndarray:
     squared = distances.copy()
     np.fill_diagonal(squared, np.inf)
     squared -= squared.min(axis=1, keepdims=True)  # classes that coincide are no problem then
-    low, high = np.zeros(count), np.full(count, np.inf)
+    low: np.ndarray = np.zeros(count)
+    high: np.ndarray = np.full(count, np.inf)
     typical = np.where(np.isfinite(squared), squared, 0.0).mean()
-    beta = np.full(count, 1 / max(typical, 1e-12))
+    beta: np.ndarray = np.full(count, 1 / max(typical, 1e-12))
     target = np.log(perplexity)
     for _ in range(60):
         weights = np.exp(-squared * beta[:, None])

@@ -186,7 +186,7 @@ def _swaps_together(
     while idle < len(outside) and visits < max_passes * len(outside):
         at = visits % len(outside)
         block = outside[at : at + min(PRICED_AT_ONCE, len(outside) - idle)]
-        prices = np.empty((len(block), len(members) + 1))
+        prices: np.ndarray = np.empty((len(block), len(members) + 1))
         for row, u in zip(prices, block, strict=True):
             row[-1] = _price(problem.columns, u, value, index, where, row[:-1])
         topk.losses(value, index, problem.k, lost)
