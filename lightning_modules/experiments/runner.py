@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -97,7 +99,7 @@ def _in_turn(left: Sequence[Trial], store: ResultStore) -> Iterator[Outcome]:
 
 def _side_by_side(left: Sequence[Trial], store: ResultStore, jobs: int) -> Iterator[Outcome]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _use_threads, (threads,))
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _prepare, (threads,))
     try:
         queue, running = list(left), set[Future[Outcome]]()
         while queue or running:
@@ -122,8 +124,18 @@ def _side_by_side(left: Sequence[Trial], store: ResultStore, jobs: int) -> Itera
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _use_threads(threads: int) -> None:
+def _prepare(threads: int) -> None:
+    """In a new process of --jobs: take a share of the threads, and end when the command does."""
     import torch
 
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     torch.set_num_threads(threads)
     os.environ["NUMBA_NUM_THREADS"] = str(threads)
+
+
+def _end_with(sentinel: int) -> None:
+    """End this process when the command is gone; one that is killed cannot say so itself."""
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,34 @@ def test_a_killed_command_goes_on_and_two_at_once_share_the_work(tmp_path: Path)
     assert len(files) == 4
     assert all(file.stat().st_mtime_ns == when for file, when in kept.items())
     assert (out / "small" / "table.md").read_text().count("| Random |") == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_processes_of_jobs_end_with_a_command_that_was_killed(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "fsl_basesel.cli", "reproduce", small_yaml(tmp_path)]
+    words += ["--out", str(tmp_path / "out"), "--jobs", "2"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = subprocess.Popen(words, **quiet, start_new_session=True)
+    while not list(tmp_path.glob("out/trials/*.json")) and command.poll() is None:
+        time.sleep(0.05)
+    assert len(processes_of(command.pid)) >= 3
+    command.send_signal(signal.SIGKILL)
+    command.wait()
+    deadline = time.monotonic() + 60
+    while processes_of(command.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(command.pid) == []
+
+
+def processes_of(session: int) -> list[str]:
+    """The processes of a session, but those that have ended and were not asked how."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended in the meantime
+            state, _, _, its_session, *_ = path.read_text().rpartition(")")[2].split()
+            if int(its_session) == session and state != "Z":
+                found.append(path.parent.name)
+    return found
 
 
 def test_side_by_side_gives_what_one_after_another_gives(tmp_path: Path) -> None:
