@@ -28,7 +28,6 @@ from fsl_basesel.parallel import thread_count
 from fsl_basesel.selection import library_version
 
 
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the benchmark."""
     parser.description = (
