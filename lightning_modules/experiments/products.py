@@ -36,7 +36,7 @@ def write_products(
         text, written = tables.markdown(experiment, results), []
         if experiment.kind == "worth":
             more, written = _worth(experiment, results, folder)
-            text += more
+            text += f"\n{more}"
     write_atomically(folder / "results.csv", tables.to_csv(results))
     write_atomically(folder / "table.md", text.rstrip() + "\n")
     return text, [folder / "results.csv", folder / "table.md", *written]

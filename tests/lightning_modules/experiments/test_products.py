@@ -135,7 +135,7 @@ def test_worth_of_a_class_on_a_known_curve() -> None:
 def test_an_experiment_of_worth_draws_its_curve(tmp_path: Path) -> None:
     experiment, rows, store = filled(tmp_path, kind="worth", m=[2, 4, 8])
     text, written = write_products(experiment, rows, store)
-    assert "What a chosen class is worth: plain" in text
+    assert "\n\n## What a chosen class is worth: plain" in text
     drawn = {path.name for path in written if path.suffix in (".png", ".svg")}
     assert {"accuracy-plain.png", "accuracy-plain.svg", "accuracy-fine.png"} <= drawn
 
