@@ -16,8 +16,9 @@ PACKAGE = Path(__file__).parent
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `function` on first use, keep the machine code on disk, run it without the GIL.
 
-    No `fastmath`: sums keep the order they are written in, so every machine gets the same bits, and
-    no process-wide floating-point mode is touched. Threads come from `fsl_basesel.parallel`, not
+    No `fastmath`: sums keep the order they are written in, so every machine gets the same bits (but
+    for products and sums that `multilinear.registers` fuses where the processor can), and no
+    process-wide floating-point mode is touched. Threads come from `fsl_basesel.parallel`, not
     from numba's own pool, which neither survives a fork nor allows calls from several threads.
 
     Where neither the package folder nor the user's cache folder can be written (a read-only disk),

@@ -3,16 +3,18 @@
 LLVM turns scalar loops into SIMD code only when its heuristics agree, which changes with K and with
 its version; a vector type leaves it no choice. Every lane is rounded as its scalar would be, so
 results do not depend on the machine's vector width.
+
+`vector_pointer`, `fused` and `shuffled` are for intrinsics that are written in LLVM's terms.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
 LANES = 16
@@ -33,12 +35,31 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, ir.VectorType(element, LANES))
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
-    """Address of `array[index : index + LANES]` as a pointer to a vector."""
+def vector_pointer(
+    context: Any, builder: Any, kind: Any, array: Any, index: Any, width: int = LANES
+) -> Any:
+    """Address of `array[index : index + width]` as a pointer to a vector."""
     data = context.make_array(kind)(context, builder, array).data
     start = builder.gep(data, [index], inbounds=True)
-    vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
+    vector = ir.VectorType(context.get_value_type(kind.dtype), width)
     return builder.bitcast(start, vector.as_pointer())
+
+
+def fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c, rounded once where the processor can."""
+    kind = a.type
+    letter = "f32" if isinstance(kind.element, ir.FloatType) else "f64"
+    signature = ir.FunctionType(kind, [kind, kind, kind])
+    name = f"llvm.fmuladd.v{kind.count}{letter}"
+    call = cgutils.get_or_insert_function(builder.module, signature, name)
+    return builder.call(call, [a, b, c])
+
+
+def shuffled(builder: Any, left: Any, right: Any, mask: Sequence[int]) -> Any:
+    """The entries of `left` and `right`, one behind the other, that `mask` names."""
+    entry = ir.IntType(32)
+    chosen = ir.Constant(ir.VectorType(entry, len(mask)), [ir.Constant(entry, i) for i in mask])
+    return builder.shuffle_vector(left, right, chosen)
 
 
 @intrinsic
@@ -46,7 +67,7 @@ def load(typing: Any, array: Any, index: Any) -> Any:
     """The `LANES` numbers from `array[index]` on; `array` is flat and contiguous."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], *args)
+        pointer = vector_pointer(context, builder, signature.args[0], *args)
         value = builder.load(pointer, typ=context.get_value_type(signature.return_type))
         value.align = signature.args[0].dtype.bitwidth // 8
         return value
@@ -59,7 +80,7 @@ def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
     """Write a vector to `array[index : index + LANES]`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
+        pointer = vector_pointer(context, builder, signature.args[0], args[0], args[1])
         builder.store(args[2], pointer).align = signature.args[0].dtype.bitwidth // 8
         return context.get_dummy_value()
 

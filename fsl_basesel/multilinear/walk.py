@@ -1,8 +1,7 @@
 """The numba kernel of the gradient: sixteen novel classes side by side through the W form.
 
-A record of the work buffer is one sorted position of a tile of `LANES` rows: the states
-p_{i-1}(0..K), then x_i, then q_i, each one vector wide. On the way back W_{i-1} takes the place of
-p_{i-1}, and the slope of position i that of q_i.
+A tile of `LANES` rows is walked position by position, one row a lane; the recursions themselves are
+in `registers.py`.
 
 Kernels are compiled for a number of states, told to them as the length of a tuple so that numba's
 cache on disk serves each. Indices are unsigned, which spares a test for negative ones.
@@ -15,35 +14,39 @@ import threading
 import numpy as np
 
 from fsl_basesel.compiled import kernel
+from fsl_basesel.multilinear.registers import backward, forward, lift_blocks, skim
 from fsl_basesel.multilinear.simd import LANES, load, prefetch, store
 
 LINE = 64  # bytes of a cache line
 STRIP = 16  # positions between two looks at how much probability is left
-CHUNK_BYTES = 56 << 10  # of records: well inside the L2 cache
+CHUNK_BYTES = 128 << 10  # of records: within the L2 cache, two threads of a core together
 AHEAD = 128  # positions of the next tile to ask memory for
+CLOSE = np.uint64(
+    128
+)  # positions of a tile that x or slopes are moved for at once, in the L1 cache
 
-ZERO, ONE, WIDE = np.uint64(0), np.uint64(1), np.uint64(LANES)
+ZERO, ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(5))
+WIDE, EIGHT = np.uint64(LANES), np.uint64(8)
 
 _kept = threading.local()
 
 States = tuple[int, ...]  # as many entries as the largest K the kernel serves
+Scratch = tuple[np.ndarray, ...]
 
 
-def scratch_for(states: States, length: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """Records of a chunk, states at the start of every chunk, and x along rows of `length`.
+def scratch_for(states: States, length: int, dtype: np.dtype) -> Scratch:
+    """What a thread needs to walk rows of `length`; it keeps what it used last.
 
-    A thread keeps what it used last: at |B| = 21000 and K = 5 some two megabytes in float32.
+    Records of a chunk, its slopes, p at the start of every chunk, x along the rows of a tile, and p
+    or W where the walk stands: at |B| = 21000 and K = 5 some two megabytes in float32.
     """
     key = (len(states), length, dtype)
     if getattr(_kept, "key", None) != key:
-        width = (len(states) + 1) * LANES
-        record = int(record_size(states))
-        chunk = max(STRIP, CHUNK_BYTES // (record * dtype.itemsize))
-        _kept.arrays = (
-            _aligned((chunk + 1) * record, dtype),
-            _aligned((length // chunk + 2) * width, dtype),
-            _aligned(length * LANES, dtype),
-        )
+        k = len(states)
+        chunk = max(STRIP, CHUNK_BYTES // (k * LANES * dtype.itemsize) // 8 * 8)
+        chunk = min(chunk, max(8, -(-length // 8) * 8))  # whole blocks of eight positions
+        sizes = (chunk * k, chunk, (length // chunk + 1) * (k + 1), length, k + 1)
+        _kept.arrays = tuple(_aligned(size * LANES, dtype) for size in sizes)
         _kept.key = key
     return _kept.arrays
 
@@ -56,60 +59,6 @@ def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
 
 
 @kernel
-def record_size(states: States) -> np.uint64:
-    """Room of a record: an odd number of vectors, so that records do not fall on one cache set."""
-    return np.uint64((len(states) + 3) | 1) * WIDE
-
-
-@kernel
-def forward(work: np.ndarray, states: States, begin: int, end: int) -> None:
-    """p_i(j) = p_{i-1}(j) + x_i (p_{i-1}(j-1) - p_{i-1}(j)) for positions begin..end."""
-    x_at = np.uint64(len(states) + 1) * WIDE
-    record = record_size(states)
-    for i in range(begin, end):
-        here, then = i * record, i * record + record
-        x = load(work, here + x_at)
-        below = load(work, here)
-        store(work, then, below - x * below)
-        for j in range(WIDE, x_at, WIDE):
-            state = load(work, here + j)
-            store(work, then + j, state + x * (below - state))
-            below = state
-
-
-@kernel
-def backward(work: np.ndarray, states: States, n: int) -> None:
-    """W_{i-1}(j) = W_i(j) + x_i (W_i(j+1) - W_i(j)) with W(K) = q_i, and the slopes, n..0."""
-    end = np.uint64(len(states)) * WIDE
-    x_at, q_at = end + WIDE, end + WIDE + WIDE
-    record = record_size(states)
-    for i in range(n):
-        here = (n - ONE - i) * record
-        then = here + record
-        x, q, w = load(work, here + x_at), load(work, here + q_at), load(work, then)
-        slope = load(work, here) * (q - w)
-        for j in range(WIDE, end, WIDE):
-            above = load(work, then + j)
-            store(work, here + j - WIDE, w + x * (above - w))
-            w = above
-            slope = slope + load(work, here + j) * (q - w)
-        store(work, here + end - WIDE, w + x * (q - w))
-        store(work, here + q_at, slope)
-
-
-@kernel
-def largest_mass(work: np.ndarray, states: States, at: int, live: int) -> float:
-    """The largest probability, over the lanes with a row, of having at most K entries."""
-    worst = 0.0
-    for lane in range(live):
-        mass = 0.0
-        for j in range(ZERO, np.uint64(len(states) + 1) * WIDE, WIDE):
-            mass += work[at + j + lane]
-        worst = max(worst, mass)
-    return worst
-
-
-@kernel
 def copy(source: np.ndarray, start: int, target: np.ndarray, to: int, size: int) -> None:
     """Copy whole vectors."""
     for s in range(ZERO, size, WIDE):
@@ -117,12 +66,47 @@ def copy(source: np.ndarray, start: int, target: np.ndarray, to: int, size: int)
 
 
 @kernel
+def largest_mass(states: np.ndarray, live: int, room: np.ndarray) -> float:
+    """The largest probability, over the lanes with a row, of having at most K entries."""
+    mass = load(states, ZERO)
+    for j in range(WIDE, np.uint64(len(states)), WIDE):
+        mass = mass + load(states, j)
+    store(room, ZERO, mass)
+    worst = 0.0
+    for lane in range(live):
+        worst = max(worst, room[lane])
+    return worst
+
+
+@kernel
 def gather(
-    x: np.ndarray, order: np.ndarray, first: int, work: np.ndarray, to: int, step: int, n: int
+    x: np.ndarray,
+    order: np.ndarray,
+    first: int,
+    size: int,
+    live: int,
+    along: np.ndarray,
+    to: int,
+    n: np.uint64,
 ) -> None:
-    """x along one row into one lane."""
-    for i in range(n):
-        work[to + i * step] = x[order[first + i]]
+    """x along `n` entries of each row, from entry `first` of the first row on, into its lane."""
+    if live < WIDE:
+        for i in range(n):
+            for lane in range(live):
+                along[to + i * WIDE + lane] = x[order[first + lane * size + i]]
+            for lane in range(live, WIDE):  # lanes without a row finish at once
+                along[to + i * WIDE + lane] = 1
+        return
+    for begin in range(ZERO, n, CLOSE):
+        for lane in range(ZERO, WIDE, FOUR):  # four rows at a time: fewer lines per entry written
+            a = first + lane * size
+            b, c, d = a + size, a + TWO * size, a + THREE * size
+            for i in range(begin, min(begin + CLOSE, n)):
+                here = to + i * WIDE + lane
+                along[here] = x[order[a + i]]
+                along[here + ONE] = x[order[b + i]]
+                along[here + TWO] = x[order[c + i]]
+                along[here + THREE] = x[order[d + i]]
 
 
 @kernel
@@ -130,23 +114,31 @@ def scatter(
     gradient: np.ndarray,
     order: np.ndarray,
     first: int,
-    work: np.ndarray,
-    start: int,
-    step: int,
-    n: int,
+    size: int,
+    live: int,
+    slopes: np.ndarray,
+    n: np.uint64,
 ) -> None:
-    """Slopes of one lane to the candidates they belong to."""
-    for i in range(n):
-        gradient[order[first + i]] += work[start + i * step]
+    """Slopes of `n` positions to the candidates they belong to."""
+    for begin in range(ZERO, n, CLOSE):
+        for lane in range(live):
+            row = first + lane * size
+            for i in range(begin, min(begin + CLOSE, n)):
+                gradient[order[row + i]] += slopes[i * WIDE + lane]
 
 
 @kernel
 def lift(
-    values: np.ndarray, first: int, floor: float, work: np.ndarray, to: int, step: int, n: int
+    values: np.ndarray, first: int, size: int, live: int, floor: float, q: np.ndarray, n: int
 ) -> None:
-    """Similarities above the floor along one row into one lane."""
-    for i in range(n):
-        work[to + i * step] = values[first + i] - floor
+    """Similarities above the floor along `n` entries of each row into its lane."""
+    whole = ZERO
+    if live == WIDE:
+        whole = n // EIGHT * EIGHT
+        lift_blocks(values, first, size, floor, q, whole)
+    for lane in range(live):
+        for i in range(whole, n):
+            q[i * WIDE + lane] = values[first + lane * size + i] - floor
 
 
 @kernel
@@ -172,7 +164,7 @@ def walk(
     stop: int,
     gradient: np.ndarray,
     sums: np.ndarray,
-    scratch: tuple[np.ndarray, ...],
+    scratch: Scratch,
 ) -> float:
     """Add the slopes of rows start..stop to `gradient` and their F_n to `sums`, for every point.
 
@@ -238,74 +230,61 @@ def walk_tile(
     k: int,
     epsilon: float,
     gradient: np.ndarray,
-    scratch: tuple[np.ndarray, ...],
+    scratch: Scratch,
 ) -> tuple[float, float, np.uint64]:
     """The sum of F_n over `live` rows from entry `base` on, what is left, and where the walk ended.
 
-    States are kept for one chunk of positions; a longer walk notes them where each chunk begins and
-    replays the chunk on the way back, so the records stay in the L2 cache and scratch does not grow
-    with K times |B|.
+    Records are kept for one chunk of positions. A walk that goes on behind the first chunk notes p
+    where each chunk begins, and goes through the chunk again on the way back: records stay in the
+    L2 cache and scratch does not grow with K times |B|.
     """
-    work, marks, along = scratch
+    records, slopes, marks, along, now = scratch
     last = np.uint64(len(states)) * WIDE
     width = last + WIDE
-    x_at, q_at, record = width, width + WIDE, record_size(states)
-    chunk = np.uint64(len(work)) // record - ONE
+    chunk = np.uint64(len(slopes)) // WIDE
     first = last - np.uint64(k) * WIDE
     for s in range(width):
-        marks[s] = 0
+        now[s] = 0
     for s in range(first, first + WIDE):
-        marks[s] = 1
-    copy(marks, ZERO, work, ZERO, width)
-    for lane in range(live, WIDE):  # lanes without a row finish at once
-        for i in range(chunk):
-            work[i * record + x_at + lane] = 1
+        now[s] = 1
+    copy(now, ZERO, marks, ZERO, width)
     at, n, mark = ZERO, ZERO, ZERO  # where the chunk starts, how much of it is done, its states
     left = 1.0
     while at + n < size and left >= epsilon:
         if n == chunk:
-            mark += width
-            copy(work, n * record, marks, mark, width)
-            copy(work, n * record, work, ZERO, width)
             at += n
             n = ZERO
+            mark += width
+            copy(now, ZERO, marks, mark, width)
             ask(order, base + at + chunk, size, live, chunk)
-        todo = min(max(np.uint64(STRIP), (at + n) >> np.uint64(2)), min(chunk, size - at) - n)
-        place = n * record + x_at
-        for lane in range(live):
-            gather(x, order, base + lane * size + at + n, work, place + lane, record, todo)
-        for i in range(todo):
-            store(along, (at + n + i) * WIDE, load(work, place + i * record))
-        forward(work, states, n, n + todo)
+        todo = min(max(np.uint64(STRIP), (at + n) >> TWO), min(chunk, size - at) - n)
+        place = (at + n) * WIDE
+        gather(x, order, base + at + n, size, live, along, place, todo)
+        if at == ZERO:
+            forward(states, now, ZERO, records, n, along, place, todo)
+        else:
+            skim(states, now, records, along, place, todo)
         n += todo
-        left = largest_mass(work, states, n * record, live)
+        left = largest_mass(now, live, slopes)
     reach = at + n
     for s in range(width):
-        work[n * record + s] = 0
-    while True:
+        now[s] = 0  # W behind the last position
+    while n > ZERO:
+        if reach > chunk:
+            forward(states, marks, mark, records, ZERO, along, at * WIDE, n)
         if at > ZERO:
             ask(order, base + at - chunk, size, live, chunk)
             ask(values, base + at - chunk, size, live, chunk)
-        for lane in range(live):
-            lift(values, base + lane * size + at, floor, work, q_at + lane, record, n)
-        backward(work, states, n)
-        for lane in range(live):
-            scatter(gradient, order, base + lane * size + at, work, q_at + lane, record, n)
-        if at == ZERO:
-            break
-        at -= chunk
-        n = chunk
-        copy(work, ZERO, marks, mark, width)
-        copy(marks, mark - width, work, ZERO, width)
-        for i in range(n):
-            store(work, i * record + x_at, load(along, (at + i) * WIDE))
-        forward(work, states, ZERO, n)
-        copy(marks, mark, work, n * record, width)
+        lift(values, base + at, size, live, floor, slopes, n)
+        backward(states, now, records, along, at * WIDE, slopes, n)
+        scatter(gradient, order, base + at, size, live, slopes, n)
+        n = min(at, chunk)
+        at -= n
         mark -= width
     total = 0.0
     for lane in range(live):
         for s in range(first + lane, last, WIDE):
-            total += work[s]
+            total += now[s]
     return total, left, reach
 
 
