@@ -13,7 +13,13 @@ import torch
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.features import ArrayLike, as_array
-from fsl_basesel.multilinear import SortedRows, choose_backend, value_and_gradient
+from fsl_basesel.multilinear import (
+    PrefixTooShortError,
+    SortedRows,
+    choose_backend,
+    value_and_gradient,
+)
+from fsl_basesel.multilinear.order import likely_reach
 
 if TYPE_CHECKING:
     from fsl_basesel.problem import SelectionProblem
@@ -25,9 +31,36 @@ class MultilinearExtension:
     @cached_property
     def sorted_rows(self: SelectionProblem) -> SortedRows:
         """Every row in falling order, for the multilinear extension; sorted once a matrix."""
-        if self._owner is not self and self._owner.floor == self.floor:
-            return self._owner.sorted_rows
+        if self._sorter is not self:
+            return self._sorter.sorted_rows
+        self.__dict__.pop("_prefix", None)  # no longer of use
         return SortedRows.from_columns(self.columns, self.floor)
+
+    @property
+    def _sorter(self: SelectionProblem) -> SelectionProblem:
+        """The problem that keeps the sorted rows of all that share its matrix and its floor."""
+        return self._owner if self._owner.floor == self.floor else self
+
+    def rows_for(self: SelectionProblem, points: torch.Tensor, beyond: int = 0) -> SortedRows:
+        """Sorted rows as far as walks at `points` are expected to go: all, or a prefix.
+
+        A prefix is sorted in half the time and takes no second copy of the matrix, but is given
+        only while no complete rows are there and where it is at most a quarter of them.
+
+        Args:
+            points: `[S, |B|]` probabilities.
+            beyond: a length that was found to be too short.
+        """
+        keeper = self._sorter
+        lowest = float(points.mean(1).min()) if points.numel() else 0.0
+        length = max(2 * beyond, likely_reach(lowest, self.k))
+        if "sorted_rows" in keeper.__dict__ or 4 * length > self.n_candidates:
+            return self.sorted_rows
+        known = keeper.__dict__.get("_prefix")
+        if known is None or known.length < length:
+            known = SortedRows.from_columns(self.columns, self.floor, prefix=length)
+            keeper._store(_prefix=known)
+        return known
 
     def multilinear(
         self: SelectionProblem, x: ArrayLike, backend: str = "auto"
@@ -50,7 +83,8 @@ class MultilinearExtension:
         """dF/dx (Eq. 5, 6), exact, for every column in one forward-backward pass.
 
         Memory: the first gradient sorts the rows and keeps them, 1.5 times a float32 matrix of up
-        to 65536 candidates, so 2.5 copies with the matrix itself; see `SortedRows`.
+        to 65536 candidates, so 2.5 copies with the matrix itself; see `SortedRows`. Where x lets
+        expect that the heads of the rows are enough, only those; see `rows_for`.
 
         Args:
             x: `[|B|]`, or a batch `[S, |B|]`; entries of B_s count as 1.
@@ -73,13 +107,19 @@ class MultilinearExtension:
     def gradient_backend(self: SelectionProblem, x: ArrayLike) -> str:
         """The backend `gradient(x)` would use."""
         points, _ = probability_points(self, x)
-        return choose_backend(self.sorted_rows, points, self.k)
+        return choose_backend(self.rows_for(points), points, self.k)
 
     def _mean_top(
         self: SelectionProblem, points: torch.Tensor, backend: str
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The expected mean top-k similarity and its gradient, over the rows of all processes."""
-        pair = value_and_gradient(self.sorted_rows, points, self.k, backend=backend)
+        rows = self.sorted_rows if backend == "reference" else self.rows_for(points)
+        while True:
+            try:
+                pair = value_and_gradient(rows, points, self.k, backend=backend)
+                break
+            except PrefixTooShortError:
+                rows = self.rows_for(points, beyond=rows.length)
         if self.shards == 1:
             return pair
         share = self.columns.shape[1] / self.n_novel

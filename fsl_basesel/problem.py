@@ -205,7 +205,8 @@ class SelectionProblem(MultilinearExtension):
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name != "_first" and not isinstance(getattr(type(self), name, None), cached_property)
+            if name not in ("_first", "_prefix")
+            and not isinstance(getattr(type(self), name, None), cached_property)
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
+from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows, likely_reach
 from fsl_basesel.multilinear.walk import States, finish, scratch_for, walk
 from fsl_basesel.parallel import map_blocks
 
@@ -83,7 +83,7 @@ def rows_per_block(rows: SortedRows, points: np.ndarray, states: int) -> int:
     if rows.n_novel <= MIN_ROWS:
         return MIN_ROWS
     mean = float(points.sum()) / max(1, points.size)
-    expected = min(rows.length, (states + 30) / max(mean, 1e-9))
+    expected = min(rows.length, likely_reach(mean, states))
     work = max(1.0, expected * (states + 3) * len(points))
     size = 1 << max(0, round(WORK_PER_BLOCK / work).bit_length())
     return max(MIN_ROWS, size, -(-rows.n_novel // MAX_BLOCKS))

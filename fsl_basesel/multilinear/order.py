@@ -26,6 +26,16 @@ def order_dtype(n_candidates: int) -> np.dtype:
     return np.dtype(np.uint16 if n_candidates <= 1 << 16 else np.int32)
 
 
+def likely_reach(mean: float, k: int) -> int:
+    """How far walks go at points of this mean: where some 30 more than K entries are expected in.
+
+    Example:
+        >>> likely_reach(0.5, k=5), likely_reach(0.0, k=5) > 10**9
+        (70, True)
+    """
+    return int((k + 30) / max(mean, 1e-9))
+
+
 class PrefixTooShortError(ValueError):
     """A walk ran past the sorted prefix of a row, so the gradient would not be exact."""
 

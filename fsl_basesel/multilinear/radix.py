@@ -15,6 +15,7 @@ from fsl_basesel.compiled import kernel
 TILE = 16  # rows transposed together: one cache line of a float32 column
 DIGIT = 11  # bits a pass; three passes for float32, six for float64
 BUCKETS = 1 << DIGIT
+FEW = np.uint64(512)  # keys of a row that tell where a prefix of it may end
 
 ZERO, ONE, MASK = np.uint64(0), np.uint64(1), np.uint64(BUCKETS - 1)
 
@@ -83,62 +84,66 @@ def _sort(
 ) -> None:
     """Sort one row of keys; the first entries' bits go to `values`, their columns to `order`.
 
-    Least significant digit first, so equal keys stay in the order of their columns. When only a
-    prefix is wanted, keys whose leading digit already lies beyond it are left out.
+    Least significant digit first, so equal keys stay in the order of their columns.
     """
-    n, wanted = np.uint64(len(keys)), np.uint64(len(order))
+    wanted = np.uint64(len(order))
+    kept = _candidates(keys, wanted, spare[ONE], spare_columns[ONE])
     digits = np.uint64(counts.shape[0])
     counts[:, :] = 0
-    for u in range(n):
-        key = np.uint64(keys[u])
+    for i in range(kept):
+        key = np.uint64(spare[ONE, i])
         for d in range(digits):
             counts[d, key >> (d * np.uint64(DIGIT)) & MASK] += np.uint32(1)
-    top = digits - ONE
-    shift = top * np.uint64(DIGIT)
-    cut = MASK  # the last leading digit that can matter
-    if wanted < n:
-        seen, digit = ZERO, ZERO
-        while seen < wanted:
-            seen += np.uint64(counts[top, digit])
-            cut = digit
-            digit += ONE
-        if seen < n:
-            counts[:, :] = 0
-            for u in range(n):
-                key = np.uint64(keys[u])
-                if key >> shift <= cut:
-                    for d in range(digits):
-                        counts[d, key >> (d * np.uint64(DIGIT)) & MASK] += np.uint32(1)
-    kept = ZERO
     for d in range(digits):
-        kept = ZERO
+        seen = np.uint32(0)
         for bucket in range(np.uint64(BUCKETS)):
-            count = np.uint64(counts[d, bucket])
-            counts[d, bucket] = np.uint32(kept)
-            kept += count
-    rest = ~sign
-    for u in range(n):
-        key = np.uint64(keys[u])
-        if key >> shift <= cut:
-            digit = key & MASK
-            to = np.uint64(counts[ZERO, digit])
-            counts[ZERO, digit] = np.uint32(to + ONE)
-            spare[ZERO, to] = keys[u]
-            spare_columns[ZERO, to] = u
-    for d in range(ONE, top):
-        source, target = (d - ONE) & ONE, d & ONE
+            count = counts[d, bucket]
+            counts[d, bucket] = seen
+            seen += count
+    top = digits - ONE
+    for d in range(top):
+        source, target = (d + ONE) & ONE, d & ONE
         for i in range(kept):
-            digit = np.uint64(spare[source, i]) >> (d * np.uint64(DIGIT)) & MASK
+            key = spare[source, i]
+            digit = np.uint64(key) >> (d * np.uint64(DIGIT)) & MASK
             to = np.uint64(counts[d, digit])
             counts[d, digit] = np.uint32(to + ONE)
-            spare[target, to] = spare[source, i]
+            spare[target, to] = key
             spare_columns[target, to] = spare_columns[source, i]
-    source = (top - ONE) & ONE
+    source, rest = (top + ONE) & ONE, ~sign
     for i in range(kept):
         key = spare[source, i]
-        digit = np.uint64(key) >> shift & MASK
+        digit = np.uint64(key) >> (top * np.uint64(DIGIT)) & MASK
         to = np.uint64(counts[top, digit])
         counts[top, digit] = np.uint32(to + ONE)
         if to < wanted:
             values[to] = key if key & sign else ~key & rest
             order[to] = spare_columns[source, i]
+
+
+@kernel
+def _candidates(
+    keys: np.ndarray, wanted: np.uint64, found: np.ndarray, columns: np.ndarray
+) -> np.uint64:
+    """Copy keys among which the `wanted` smallest are, with their columns; how many these are.
+
+    Where few are wanted, a sample of the row says up to which key; should it have said too little,
+    all are copied.
+    """
+    n = np.uint64(len(keys))
+    if wanted + wanted < n and n > FEW:
+        sample = np.sort(keys[:: n // FEW])
+        share = wanted / n
+        rank = len(sample) * (share + 4 * np.sqrt(share / len(sample)))
+        bound = sample[min(len(sample) - 1, int(rank))]
+        kept = ZERO
+        for u in range(n):
+            found[kept] = keys[u]
+            columns[kept] = u
+            kept += np.uint64(keys[u] <= bound)
+        if kept >= wanted:
+            return kept
+    for u in range(n):
+        found[u] = keys[u]
+        columns[u] = u
+    return n

@@ -1,5 +1,7 @@
 """The objective against its plain definition, and what the problem refuses."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -93,6 +95,34 @@ def test_replace_shares_the_matrix_and_keeps_the_rest() -> None:
     assert (other.k, other.lam, other.m, other.selected) == (2, 0.0, 2, (0,))
     with pytest.raises(InputError, match="Expected settings among"):
         problem.replace(names=["a"])
+
+
+def test_one_gradient_sorts_no_more_of_the_rows_than_it_needs() -> None:
+    rng = np.random.default_rng(0)
+    problem = SelectionProblem(rng.random((20, 3000)), m=5, k=3)
+    x = 0.5 * rng.random(3000)
+    whole = problem.gradient(x, backend="reference")
+    problem = SelectionProblem(problem.columns.T, m=5, k=3)
+    torch.testing.assert_close(problem.gradient(x), whole, rtol=0, atol=1e-14)
+    prefix = problem.rows_for(torch.from_numpy(x)[None])
+    assert prefix.length < 3000 // 4
+    assert "sorted_rows" not in problem.__dict__
+    again = problem.replace(m=7)
+    torch.testing.assert_close(again.gradient(x), whole, rtol=0, atol=1e-14)
+    assert again.rows_for(torch.from_numpy(x)[None]) is prefix
+    assert pickle.loads(pickle.dumps(problem)).multilinear(x) == problem.multilinear(x)
+    assert problem.sorted_rows.complete
+    assert problem.rows_for(torch.from_numpy(x)[None]) is problem.sorted_rows
+
+
+def test_a_prefix_that_proves_too_short_is_sorted_further() -> None:
+    """The likely classes are those that no novel class is near to, so walks go past them all."""
+    columns = np.linspace(1, 0, 4000)[:, None] * np.ones((1, 8))
+    x = np.where(np.arange(4000) < 3000, 0.0, 0.9)
+    problem = SelectionProblem(columns.T, m=5, k=2)
+    assert not problem.rows_for(torch.from_numpy(x)[None]).complete
+    whole = SelectionProblem(columns.T, m=5, k=2).gradient(x, backend="reference")
+    torch.testing.assert_close(problem.gradient(x), whole, rtol=0, atol=1e-14)
 
 
 def test_own_similarity_function_and_general_selection() -> None:
