@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import product
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from fsl_basesel.multilinear import (
     SortedRows,
     choose_backend,
     value_and_gradient,
+    walk,
 )
 from fsl_basesel.multilinear.reference import autograd_reference
 
@@ -114,6 +116,20 @@ def test_cpu_equals_the_reference_for_every_k(k: int, dtype: torch.dtype) -> Non
     got = value_and_gradient(rows, x, k, "cpu")
     assert got[0].dtype == got[1].dtype == dtype
     expected = value_and_gradient(rows, x.double(), k, "reference")
+    assert errors(got, expected) < (1e-12 if dtype == torch.float64 else 1e-5)
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 10, 16, 33])
+def test_walks_of_many_chunks_equal_the_reference(
+    k: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(walk, "_kept", threading.local())
+    rows, x = instance("random", 203, 37, dtype, seed=k)
+    expected = value_and_gradient(rows, x.double(), k, "reference")
+    got = value_and_gradient(rows, x, k, "cpu")
     assert errors(got, expected) < (1e-12 if dtype == torch.float64 else 1e-5)
 
 
