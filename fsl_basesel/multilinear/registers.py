@@ -13,7 +13,8 @@ every position of a chunk, kept turn by turn so that each turn reads whole cache
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -73,10 +74,13 @@ class _Buffer:
         return self.context.make_array(self.kind)(self.context, self.builder, self.array).nitems
 
 
-def _turn(records: _Buffer, lane: int) -> Any:
-    """Where the records of the lanes from `lane` on begin: each turn has its share of the array."""
-    share = records.builder.udiv(records.size(), _number(LANES))
-    return records.builder.mul(share, _number(lane))
+@contextmanager
+def _turns(records: _Buffer) -> Iterator[tuple[Any, Any]]:
+    """Through the lanes: the first of each turn, and where its share of the records begins."""
+    builder = records.builder
+    with cgutils.for_range(builder, _number(LANES // records.width)) as loop:
+        lane = builder.mul(loop.index, _number(records.width))
+        yield lane, builder.mul(builder.udiv(records.size(), _number(LANES)), lane)
 
 
 def _number(value: int) -> ir.Constant:
@@ -100,13 +104,12 @@ def _ahead(
 
     A group finds the state below its first in the records of the group before.
     """
-    for lane in range(0, LANES, states.width):
-        turn = _turn(records, lane)
+    with _turns(records) as (lane, turn):
         for group in groups(k):
             last = group.stop == k
             held = range(group.start, k + 1) if last else group
             p = [
-                cgutils.alloca_once_value(builder, states.load(from_, j * LANES + lane))
+                cgutils.alloca_once_value(builder, states.load(from_, j * LANES, lane))
                 for j in held
             ]
             with cgutils.for_range(builder, n) as loop:
@@ -121,7 +124,7 @@ def _ahead(
                     builder.store(fused(builder, x, rise, now), state)
                     below = now
             for j, state in zip(held, p, strict=True):
-                states.store(builder.load(state), from_, j * LANES + lane)
+                states.store(builder.load(state), from_, j * LANES, lane)
 
 
 def _back(
@@ -139,14 +142,13 @@ def _back(
     The last group goes first. What the next one needs of it, W at its first state and its part of
     the slope, takes the place of two states in the record that nobody reads any more.
     """
-    for lane in range(0, LANES, states.width):
-        turn = _turn(records, lane)
+    with _turns(records) as (lane, turn):
         for group in reversed(groups(k)):
-            w = [cgutils.alloca_once_value(builder, states.load(j * LANES + lane)) for j in group]
+            w = [cgutils.alloca_once_value(builder, states.load(j * LANES, lane)) for j in group]
             with cgutils.for_range(builder, n) as loop:
                 i = builder.sub(builder.sub(n, _number(1)), loop.index)
                 record = builder.mul(i, _number(k * states.width))
-                here = builder.add(builder.mul(i, _number(LANES)), _number(lane))
+                here = builder.add(builder.mul(i, _number(LANES)), lane)
                 own, x = q.load(here), along.load(first, here)
                 top, slope = own, None
                 if group.stop < k:
@@ -165,7 +167,7 @@ def _back(
                 else:
                     q.store(slope, here)
             for j, state in zip(group, w, strict=True):
-                states.store(builder.load(state), j * LANES + lane)
+                states.store(builder.load(state), j * LANES, lane)
 
 
 def _buffers(context: Any, builder: Any, signature: Any, args: Any) -> tuple[int, list[Any]]:
