@@ -25,8 +25,17 @@ ALGORITHMS = ("auto", "dual", "greedy-target", "greedy-novel", "random-greedy", 
 
 
 def gradient(problem: fb.SelectionProblem) -> None:
-    """One float32 gradient of x and y together, sorting included, as Algorithm 4 takes it."""
+    """One float32 gradient of two points that sum to m, for which the heads of rows are enough."""
     problem.gradient(torch.full((2, problem.n_candidates), problem.m / problem.n_candidates))
+
+
+def sorted_gradient(problem: fb.SelectionProblem) -> None:
+    """The same with all rows sorted from end to end, as Algorithm 4 has them."""
+    assert problem.sorted_rows.complete
+    gradient(problem)
+
+
+GRADIENTS = {"gradient": gradient, "sorted-gradient": sorted_gradient}
 
 
 def selecting(method: str) -> Callable[[fb.SelectionProblem], None]:
@@ -50,7 +59,7 @@ def resident(field: str) -> int:
 
 def measure(what: str, shape: str) -> float:
     """Peak of one case in copies of the matrix, in this process."""
-    work = gradient if what == "gradient" else selecting(what)
+    work = GRADIENTS.get(what) or selecting(what)
     n_novel, n_candidates = (int(part) for part in shape.split("x"))
     work(made(20, 60))
     before = resident("VmRSS")
@@ -65,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table, or the figure of one case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shapes", default=",".join(SHAPES), help="some of %(default)s, or others")
-    parser.add_argument("--what", default=",".join(("gradient", *ALGORITHMS)))
+    parser.add_argument("--what", default=",".join((*GRADIENTS, *ALGORITHMS)))
     parser.add_argument("--here", action="store_true", help="one case in this process")
     args = parser.parse_args(argv)
     if args.here:
