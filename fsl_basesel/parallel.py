@@ -7,6 +7,7 @@ block order, so a sum over blocks has the same bits on one core and on sixty-fou
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -51,7 +52,30 @@ def map_blocks(work: Callable[[int, int], Result], length: int, size: int) -> li
     threads = min(thread_count(), len(pieces))
     if threads <= 1:
         return [work(start, stop) for start, stop in pieces]
+    done: dict[int, Result] = {}
+    todo = deque(enumerate(pieces))
+
+    def take_turns() -> None:
+        while todo:
+            try:
+                number, piece = todo.popleft()
+            except IndexError:  # another thread was faster
+                return
+            done[number] = work(*piece)
+
+    helpers = [_pool(threads - 1).submit(take_turns) for _ in range(threads - 1)]
+    try:
+        take_turns()  # the calling thread works too: waking another takes as long as some blocks
+    finally:
+        todo.clear()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+    return [done[number] for number in range(len(pieces))]
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
     key = (os.getpid(), threads)
     if key not in _pools:
         _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="fsl-basesel")
-    return list(_pools[key].map(lambda piece: work(*piece), pieces))
+    return _pools[key]
