@@ -44,8 +44,8 @@ class MultilinearExtension:
     def rows_for(self: SelectionProblem, points: torch.Tensor, beyond: int = 0) -> SortedRows:
         """Sorted rows as far as walks at `points` are expected to go: all, or a prefix.
 
-        A prefix is sorted in half the time and takes no second copy of the matrix, but is given
-        only while no complete rows are there and where it is at most a quarter of them.
+        A prefix is sorted in about half the time and takes no second copy of the matrix, but is
+        given only while no complete rows are there and where it is at most a quarter of them.
 
         Args:
             points: `[S, |B|]` probabilities.

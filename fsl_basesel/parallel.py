@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -66,11 +66,12 @@ def map_blocks(work: Callable[[int, int], Result], length: int, size: int) -> li
     helpers = [_pool(threads - 1).submit(take_turns) for _ in range(threads - 1)]
     try:
         take_turns()  # the calling thread works too: waking another takes as long as some blocks
-    finally:
+    finally:  # whatever happens, no thread goes on behind the caller's back
         todo.clear()
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+        started = [helper for helper in helpers if not helper.cancel()]
+        wait(started)
+    for helper in started:
+        helper.result()
     return [done[number] for number in range(len(pieces))]
 
 

@@ -92,9 +92,8 @@ def fractional_batch(
     """
     if steps < 1:
         raise InputError(f"Expected `steps` to be at least 1 but got {steps}.")
-    _ = problems[
-        0
-    ].sorted_rows  # complete: x begins near 0, where walks go far, and rounding follows
+    # To the end at once: x begins near 0, where walks go far, and rounding needs them anyway.
+    _ = problems[0].sorted_rows
     free = problems[0].unselected
     x = np.zeros((len(problems), problems[0].n_candidates))
     for step in range(steps):
