@@ -20,6 +20,7 @@ from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
 __all__ = ["BACKENDS", "PrefixTooShortError", "SortedRows", "choose_backend", "value_and_gradient"]
 
 BACKENDS = {"cpu": "cpu", "torch": "chunked", "triton": "triton", "reference": "reference"}
+FLOATS = (torch.float32, torch.float64)
 
 
 def choose_backend(rows: SortedRows, x: Tensor, k: int) -> str:
@@ -35,8 +36,8 @@ def choose_backend(rows: SortedRows, x: Tensor, k: int) -> str:
         >>> choose_backend(rows, torch.zeros(1, 3), k=1)
         'cpu'
     """
-    kinds = {x.device.type, rows.values.device.type}
-    if kinds == {"cpu"}:
+    kinds = x.device.type, rows.values.device.type
+    if kinds == ("cpu", "cpu"):
         return "cpu"
     return "triton" if "cuda" in kinds and _backend("triton").supports(rows, k) else "torch"
 
@@ -68,7 +69,7 @@ def value_and_gradient(
         >>> round(value.item(), 3), [round(g, 3) for g in gradient.tolist()]
         (0.525, [0.55, 0.25])
     """
-    if x.dtype not in (torch.float32, torch.float64) or x.shape[-1:] != (rows.n_candidates,):
+    if x.dtype not in FLOATS or x.ndim == 0 or x.size(-1) != rows.n_candidates:
         raise InputError(
             f"Expected `x` to be float32 or float64 with a last dimension of {rows.n_candidates} "
             f"(one probability a candidate) but got {x.dtype} of shape {tuple(x.shape)}"
@@ -80,18 +81,20 @@ def value_and_gradient(
         raise InputError(
             f"Expected `backend` to be one of auto, {', '.join(BACKENDS)} but got {backend!r}"
         )
-    if name == "cpu" and x.device.type != "cpu":
+    if name == "cpu" and not x.is_cpu:
         raise InputError(
             f"Expected `x` on the CPU for backend 'cpu' but got it on {x.device}; pass x.cpu(), or "
             "leave the backend at 'auto'"
         )
     # Of |B| candidates no more than |B| count: a larger K changes what the sum is divided by alone.
     counted = max(1, min(k, rows.n_candidates))
-    points = x[None] if x.dim() == 1 else x.reshape(-1, rows.n_candidates)
-    value, gradient = _backend(name).value_and_gradient(rows, points, counted)
+    if name == "cpu":  # takes any shape: views made by torch would take as long as a small gradient
+        value, gradient = _backend(name).value_and_gradient(rows, x, counted)
+    else:
+        points = x.reshape(-1, rows.n_candidates)
+        value, gradient = _backend(name).value_and_gradient(rows, points, counted)
+        value, gradient = value.reshape(x.shape[:-1]), gradient.reshape(x.shape)
     if counted < k:
         value = rows.floor + (value - rows.floor) * (counted / k)
         gradient = gradient * (counted / k)
-    if x.dim() == 1:
-        return value[0], gradient[0]
-    return value.reshape(x.shape[:-1]), gradient.reshape(x.shape)
+    return value, gradient

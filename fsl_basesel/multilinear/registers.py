@@ -13,18 +13,16 @@ every position of a chunk, kept turn by turn so that each turn reads whole cache
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fsl_basesel.multilinear.simd import LANES, fused, shuffled, vector_pointer
+from fsl_basesel.multilinear.llvm import LANES, REGISTER_BITS, Buffer, fused, number
 
-REGISTER_BITS = 256
 MOST_STATES = 10  # that stay in registers together
 TWO_REGISTERS = 3  # up to this K a state takes two registers: more work between dependent steps
 
@@ -42,59 +40,27 @@ def groups(k: int) -> list[range]:
         ([range(0, 5)], [range(0, 8), range(8, 16)])
     """
     count = -(-k // MOST_STATES)
-    ends = [k * number // count for number in range(count + 1)]
+    ends = [k * index // count for index in range(count + 1)]
     return [range(start, stop) for start, stop in pairwise(ends)]
 
 
-class _Buffer:
-    """A flat array inside an intrinsic, read and written `width` numbers at a time."""
-
-    def __init__(self, context: Any, builder: Any, kind: Any, array: Any, width: int) -> None:
-        self.context, self.builder, self.kind, self.array = context, builder, kind, array
-        self.width, self.align = width, kind.dtype.bitwidth // 8
-        self.vector = ir.VectorType(context.get_value_type(kind.dtype), width)
-
-    def at(self, *parts: Any) -> Any:
-        """Address of the entry at the sum of `parts`, each a number or a value of the program."""
-        index = _number(0)
-        for part in parts:
-            index = self.builder.add(index, _number(part) if isinstance(part, int) else part)
-        return vector_pointer(self.context, self.builder, self.kind, self.array, index, self.width)
-
-    def load(self, *parts: Any) -> Any:
-        value = self.builder.load(self.at(*parts), typ=self.vector)
-        value.align = self.align
-        return value
-
-    def store(self, value: Any, *parts: Any) -> None:
-        self.builder.store(value, self.at(*parts)).align = self.align
-
-    def size(self) -> Any:
-        """How many numbers the array holds."""
-        return self.context.make_array(self.kind)(self.context, self.builder, self.array).nitems
-
-
 @contextmanager
-def _turns(records: _Buffer) -> Iterator[tuple[Any, Any]]:
+def _turns(records: Buffer) -> Iterator[tuple[Any, Any]]:
     """Through the lanes: the first of each turn, and where its share of the records begins."""
     builder = records.builder
-    with cgutils.for_range(builder, _number(LANES // records.width)) as loop:
-        lane = builder.mul(loop.index, _number(records.width))
-        yield lane, builder.mul(builder.udiv(records.size(), _number(LANES)), lane)
-
-
-def _number(value: int) -> ir.Constant:
-    return ir.Constant(ir.IntType(64), value)
+    with cgutils.for_range(builder, number(LANES // records.width)) as loop:
+        lane = builder.mul(loop.index, number(records.width))
+        yield lane, builder.mul(builder.udiv(records.size(), number(LANES)), lane)
 
 
 def _ahead(
     builder: Any,
     k: int,
-    states: _Buffer,
+    states: Buffer,
     from_: Any,
-    records: _Buffer,
+    records: Buffer,
     position: Any,
-    along: _Buffer,
+    along: Buffer,
     first: Any,
     n: Any,
     *,
@@ -113,8 +79,8 @@ def _ahead(
                 for j in held
             ]
             with cgutils.for_range(builder, n) as loop:
-                i = builder.mul(builder.add(position, loop.index), _number(k * states.width))
-                x = along.load(first, builder.mul(loop.index, _number(LANES)), lane)
+                i = builder.mul(builder.add(position, loop.index), number(k * states.width))
+                x = along.load(first, builder.mul(loop.index, number(LANES)), lane)
                 below = records.load(turn, i, (group.start - 1) * states.width) if held[0] else None
                 for j, state in zip(held, p, strict=True):
                     now = builder.load(state)
@@ -130,11 +96,11 @@ def _ahead(
 def _back(
     builder: Any,
     k: int,
-    states: _Buffer,
-    records: _Buffer,
-    along: _Buffer,
+    states: Buffer,
+    records: Buffer,
+    along: Buffer,
     first: Any,
-    q: _Buffer,
+    q: Buffer,
     n: Any,
 ) -> None:
     """W_{i-1}(j) = W_i(j) + x_i (W_i(j+1) - W_i(j)) with W(K) = q_i; slopes take the place of q.
@@ -146,21 +112,21 @@ def _back(
         for group in reversed(groups(k)):
             w = [cgutils.alloca_once_value(builder, states.load(j * LANES, lane)) for j in group]
             with cgutils.for_range(builder, n) as loop:
-                i = builder.sub(builder.sub(n, _number(1)), loop.index)
-                record = builder.mul(i, _number(k * states.width))
-                here = builder.add(builder.mul(i, _number(LANES)), lane)
+                i = builder.sub(builder.sub(n, number(1)), loop.index)
+                record = builder.mul(i, number(k * states.width))
+                here = builder.add(builder.mul(i, number(LANES)), lane)
                 own, x = q.load(here), along.load(first, here)
                 top, slope = own, None
                 if group.stop < k:
                     top = records.load(turn, record, group.stop * states.width)
                     slope = records.load(turn, record, (k - 1) * states.width)
                 after = [*(builder.load(state) for state in w), top]
-                for number, j in enumerate(group):
+                for place, j in enumerate(group):
                     p = records.load(turn, record, j * states.width)
-                    gap = builder.fsub(own, after[number])
+                    gap = builder.fsub(own, after[place])
                     slope = fused(builder, p, gap, slope) if slope else builder.fmul(p, gap)
-                    up = builder.fsub(after[number + 1], after[number])
-                    builder.store(fused(builder, x, up, after[number]), w[number])
+                    up = builder.fsub(after[place + 1], after[place])
+                    builder.store(fused(builder, x, up, after[place]), w[place])
                 if group.start:
                     records.store(after[0], turn, record, group.start * states.width)
                     records.store(slope, turn, record, (k - 1) * states.width)
@@ -175,7 +141,7 @@ def _buffers(context: Any, builder: Any, signature: Any, args: Any) -> tuple[int
     k = len(signature.args[0])
     width = lanes_together(signature.args[1].dtype.bitwidth, k)
     return k, [
-        _Buffer(context, builder, kind, arg, width) if isinstance(kind, types.Array) else arg
+        Buffer(context, builder, kind, arg, width) if isinstance(kind, types.Array) else arg
         for kind, arg in zip(signature.args[1:], args[1:], strict=True)
     ]
 
@@ -224,7 +190,7 @@ def skim(typing: Any, k: Any, states: Any, records: Any, along: Any, first: Any,
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         k, (states, records, *rest) = _buffers(context, builder, signature, args)
-        _ahead(builder, k, states, _number(0), records, _number(0), *rest, keep_all=False)
+        _ahead(builder, k, states, number(0), records, number(0), *rest, keep_all=False)
         return context.get_dummy_value()
 
     return types.void(k, states, records, along, types.uint64, types.uint64), generate
@@ -254,97 +220,3 @@ def backward(
 
     u = types.uint64
     return types.void(k, states, records, along, u, q, u), generate
-
-
-@intrinsic
-def lift_blocks(
-    typing: Any, values: Any, first: Any, stride: Any, floor: Any, q: Any, n: Any
-) -> Any:
-    """Similarities above the floor of `LANES` rows, position by position.
-
-    Args:
-        typing: numba's.
-        values: flat array of rows.
-        first: where the first row's first entry is.
-        stride: entries from a row to the next.
-        floor: taken off.
-        q: flat array to write to.
-        n: how many positions, a multiple of eight.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        values, first, stride, floor, q, n = args
-        kinds = signature.args
-        side = REGISTER_BITS // kinds[4].dtype.bitwidth
-        source = _Buffer(context, builder, kinds[0], values, side)
-        target = _Buffer(context, builder, kinds[4], q, side)
-        nothing = ir.Constant(ir.VectorType(floor.type, side), ir.Undefined)
-        lone = builder.insert_element(nothing, floor, ir.Constant(ir.IntType(32), 0))
-        floors = shuffled(builder, lone, lone, [0] * side)
-        wide = source.vector if kinds[0].dtype.bitwidth == 64 else target.vector
-
-        def above(row: int, i: Any) -> Any:
-            value = source.load(first, i, builder.mul(stride, _number(row)))
-            gap = builder.fsub(_cast(builder, value, wide), _cast(builder, floors, wide))
-            return _cast(builder, gap, target.vector)
-
-        with cgutils.for_range(builder, builder.udiv(n, _number(side))) as loop:
-            i = builder.mul(loop.index, _number(side))
-            for lane in range(0, LANES, side):
-                block = [above(row, i) for row in range(lane, lane + side)]
-                for offset, column in enumerate(_transposed(builder, block)):
-                    at = builder.mul(builder.add(i, _number(offset)), _number(LANES))
-                    target.store(column, at, lane)
-        return context.get_dummy_value()
-
-    u = types.uint64
-    return types.void(values, u, u, floor, q, u), generate
-
-
-def _cast(builder: Any, vector: Any, kind: ir.VectorType) -> Any:
-    """The same numbers in another width."""
-    if vector.type == kind:
-        return vector
-    wider = isinstance(kind.element, ir.DoubleType)
-    return builder.fpext(vector, kind) if wider else builder.fptrunc(vector, kind)
-
-
-def _transposed(builder: Any, rows: Sequence[Any]) -> list[Any]:
-    """Rows of a square block to columns, by the shuffles that processors have instructions for.
-
-    Those work within halves of a register: the four quarters of the block are transposed in place,
-    then halves change places.
-    """
-    side, half = len(rows), len(rows) // 2
-
-    def pick(left: Any, right: Any, begin: int, run: int) -> Any:
-        """From each half, by turns `run` numbers of the left and of the right from `begin` on."""
-        mask = [
-            source + base + start + step
-            for base in (0, half)
-            for start in range(begin, begin + half // 2, run)
-            for source in (0, side)
-            for step in range(run)
-        ]
-        return shuffled(builder, left, right, mask)
-
-    def quarters(four: Sequence[Any]) -> list[Any]:
-        pairs, run = list(four), 1
-        while run < half:  # interleave neighbours, then pairs of neighbours
-            count = len(pairs)
-            pairs = [
-                pick(pairs[a], pairs[a + run], begin, run)
-                for a in range(count)
-                if not a & run
-                for begin in (0, half // 2)
-            ]
-            run *= 2
-        return pairs
-
-    upper, lower = quarters(rows[:half]), quarters(rows[half:])
-    first, second = list(range(half)), list(range(half, side))
-    return [
-        shuffled(builder, a, b, [*part, *(side + entry for entry in part)])
-        for part in (first, second)
-        for a, b in zip(upper, lower, strict=True)
-    ]

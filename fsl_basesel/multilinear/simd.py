@@ -3,21 +3,21 @@
 LLVM turns scalar loops into SIMD code only when its heuristics agree, which changes with K and with
 its version; a vector type leaves it no choice. Every lane is rounded as its scalar would be, so
 results do not depend on the machine's vector width.
-
-`vector_pointer`, `fused` and `shuffled` are for intrinsics that are written in LLVM's terms.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic, models, overload, register_model
 
-LANES = 16
+from fsl_basesel.multilinear.llvm import LANES, vector_pointer
+
+__all__ = ["LANES", "Vector", "lane", "larger", "load", "prefetch", "store"]
 
 
 class Vector(types.Type):
@@ -33,33 +33,6 @@ class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Vector) -> None:
         element = manager.lookup(kind.dtype).get_value_type()
         super().__init__(manager, kind, ir.VectorType(element, LANES))
-
-
-def vector_pointer(
-    context: Any, builder: Any, kind: Any, array: Any, index: Any, width: int = LANES
-) -> Any:
-    """Address of `array[index : index + width]` as a pointer to a vector."""
-    data = context.make_array(kind)(context, builder, array).data
-    start = builder.gep(data, [index], inbounds=True)
-    vector = ir.VectorType(context.get_value_type(kind.dtype), width)
-    return builder.bitcast(start, vector.as_pointer())
-
-
-def fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a b + c, rounded once where the processor can."""
-    kind = a.type
-    letter = "f32" if isinstance(kind.element, ir.FloatType) else "f64"
-    signature = ir.FunctionType(kind, [kind, kind, kind])
-    name = f"llvm.fmuladd.v{kind.count}{letter}"
-    call = cgutils.get_or_insert_function(builder.module, signature, name)
-    return builder.call(call, [a, b, c])
-
-
-def shuffled(builder: Any, left: Any, right: Any, mask: Sequence[int]) -> Any:
-    """The entries of `left` and `right`, one behind the other, that `mask` names."""
-    entry = ir.IntType(32)
-    chosen = ir.Constant(ir.VectorType(entry, len(mask)), [ir.Constant(entry, i) for i in mask])
-    return builder.shuffle_vector(left, right, chosen)
 
 
 @intrinsic
@@ -102,6 +75,26 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
+
+
+@intrinsic
+def larger(typing: Any, left: Any, right: Any) -> Any:
+    """The larger of two vectors, lane by lane; `right` where `left` is NaN."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return left(left, right), generate
+
+
+@intrinsic
+def lane(typing: Any, vector: Any, index: Any) -> Any:
+    """The number in one lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.extract_element(*args)
+
+    return vector.dtype(vector, types.uint64), generate
 
 
 def _arithmetic(symbol: Callable, instruction: str) -> None:

@@ -17,9 +17,10 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear import (
     PrefixTooShortError,
     SortedRows,
+    both_ways,
     choose_backend,
+    scratch,
     value_and_gradient,
-    walk,
 )
 from fsl_basesel.multilinear.reference import autograd_reference
 
@@ -125,8 +126,8 @@ def test_cpu_equals_the_reference_for_every_k(k: int, dtype: torch.dtype) -> Non
 def test_walks_of_many_chunks_equal_the_reference(
     k: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", 1024)
-    monkeypatch.setattr(walk, "_kept", threading.local())
+    monkeypatch.setattr(both_ways, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(scratch, "_kept", threading.local())
     rows, x = instance("random", 203, 37, dtype, seed=k)
     expected = value_and_gradient(rows, x.double(), k, "reference")
     got = value_and_gradient(rows, x, k, "cpu")
@@ -234,6 +235,8 @@ def test_bad_arguments_are_named() -> None:
         value_and_gradient(rows, x, 0)
     with pytest.raises(InputError, match="one of auto, cpu, torch, triton, reference"):
         value_and_gradient(rows, x, 1, backend="gpu")
+    with pytest.raises(InputError, match="NaN"):
+        value_and_gradient(rows, torch.full_like(x, torch.nan), 1)
     with pytest.raises(InputError, match="prefix of 5"):
         value_and_gradient(SortedRows.from_columns(np.ones((10, 2)), prefix=5), x, 1, "reference")
 
