@@ -30,10 +30,14 @@ def scratch_for(states: States, length: int, dtype: np.dtype) -> Scratch:
     megabytes in float32.
     """
     k = len(states)
-    chunk = max(STRIP, CHUNK_BYTES // (k * LANES * dtype.itemsize) // 8 * 8)
-    chunk = min(chunk, max(8, -(-length // 8) * 8))  # whole blocks of eight positions
-    tiles = (chunk * k, chunk, (length // chunk + 1) * (k + 1), length, k + 1)
-    return kept("both ways", (*(LANES * tile for tile in tiles), ROOM), dtype)
+
+    def sizes() -> list[int]:
+        chunk = max(STRIP, CHUNK_BYTES // (k * LANES * dtype.itemsize) // 8 * 8)
+        chunk = min(chunk, max(8, -(-length // 8) * 8))  # whole blocks of eight positions
+        tiles = (chunk * k, chunk, (length // chunk + 1) * (k + 1), length, k + 1)
+        return [*(LANES * tile for tile in tiles), ROOM]
+
+    return kept("both_ways", (k, length), dtype, sizes)
 
 
 @kernel

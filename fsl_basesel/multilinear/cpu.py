@@ -7,7 +7,6 @@ then takes some ten times as long as usual: what can be done in few calls is don
 from __future__ import annotations
 
 from functools import cache
-from statistics import fmean
 
 import numpy as np
 import torch
@@ -52,12 +51,13 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
         means.append(mean)
         terms.append(terms_for(largest, k, len(states), epsilon))
     if len(set(terms)) == 1:
-        value, gradient = _walk(rows, points, fmean(means), k, states, terms[0], epsilon)
+        mean = sum(means) / len(means)
+        value, gradient = _walk(rows, points, mean, k, states, terms[0], epsilon)
     else:
         value, gradient = np.empty(len(points), points.dtype), np.empty_like(points)
         for kind in set(terms):
             some = [s for s, own in enumerate(terms) if own == kind]
-            mean = fmean(means[s] for s in some)
+            mean = sum(means[s] for s in some) / len(some)
             part = _walk(rows, points[some], mean, k, states, kind, epsilon)
             value[some], gradient[some] = part
     return (
@@ -112,7 +112,7 @@ def _walk(
         left = max(map_blocks(work, blocks, 1))
     if not rows.complete and left >= epsilon:
         raise PrefixTooShortError(length, left)
-    value, gradient = np.empty(len(points), dtype), np.empty_like(points)
+    value, gradient = np.empty(len(points), dtype), np.empty(points.shape, dtype)
     finish(slopes, sums, points, terms > 0, float(k * n_novel), rows.floor, value, gradient)
     return value, gradient
 

@@ -45,22 +45,19 @@ def gather(
     Lanes without a row get `without`.
     """
     if live < WIDE:
-        for i in range(n):
-            for lane in range(live):
-                along[to + i * WIDE + lane] = x[order[first + lane * size + i]]
-            for lane in range(live, WIDE):
-                along[to + i * WIDE + lane] = without
-        return
+        for place in range(to, to + n * WIDE):
+            along[place] = without
+    fours = live // FOUR * FOUR
     for begin in range(ZERO, n, CLOSE):
         here = min(CLOSE, n - begin)
         whole = here // EIGHT * EIGHT
-        for lane in range(ZERO, WIDE, FOUR):  # four rows at a time: fewer lines per entry written
+        for lane in range(ZERO, fours, FOUR):  # fewer lines per entry written than row by row
             row = first + lane * size + begin
-            start = to + begin * WIDE + lane
-            _gather_four(x, order, row, size, along, start, whole)
-            for i in range(whole, here):
-                for other in range(FOUR):
-                    along[start + i * WIDE + other] = x[order[row + other * size + i]]
+            _gather_four(x, order, row, size, along, to + begin * WIDE + lane, whole)
+        for lane in range(live):
+            row, start = first + lane * size + begin, to + begin * WIDE + lane
+            for i in range(whole if lane < fours else ZERO, here):
+                along[start + i * WIDE] = x[order[row + i]]
 
 
 @kernel

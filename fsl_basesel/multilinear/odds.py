@@ -54,7 +54,7 @@ from fsl_basesel.multilinear.simd import load, store
 LARGEST = 0.25  # probability up to which a candidate is divided out
 FEW = 4  # terms of the series, where they are enough
 SPAN = CLOSE  # positions of a running sum
-LEAST_STRIP = 16
+LEAST_STRIP = 16  # a power of two, like SPAN
 
 
 def terms_for(largest: float, k: int, states: int, epsilon: float) -> int:
@@ -89,11 +89,8 @@ def strip_for(length: int, reach: int) -> int:
         >>> strip_for(1000, 1000), strip_for(1000, 250), strip_for(1000, 50)
         (128, 32, 16)
     """
-    strip = int(SPAN)
     limit = length // 4 if reach >= length else reach // 8
-    while strip > LEAST_STRIP and strip > limit:
-        strip //= 2
-    return strip
+    return 1 << min(max(limit, LEAST_STRIP), int(SPAN)).bit_length() - 1
 
 
 def scratch_for(states: States, terms: States, length: int, dtype: np.dtype) -> Scratch:
@@ -102,14 +99,14 @@ def scratch_for(states: States, terms: States, length: int, dtype: np.dtype) -> 
     x or odds along the rows of a tile, similarities and then running sums beside them, the states
     where the walk stands, the sums of every span, and room for slopes on their way out.
     """
-    spans = -(-length // int(SPAN))
-    tiles = (
-        spans * int(SPAN),
-        spans * int(SPAN),
-        len(states) + len(terms) + 3,
-        (spans + 1) * len(terms),
-    )
-    return kept("odds", (*(LANES * tile for tile in tiles), ROOM), dtype)
+    held, count = len(states) + len(terms) + 3, len(terms)
+
+    def sizes() -> list[int]:
+        spans = -(-length // int(SPAN))
+        tiles = (spans * int(SPAN), spans * int(SPAN), held, (spans + 1) * count)
+        return [*(LANES * tile for tile in tiles), ROOM]
+
+    return kept("odds", (held, count, length), dtype, sizes)
 
 
 def tile_by_odds(

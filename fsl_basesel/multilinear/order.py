@@ -67,17 +67,17 @@ class SortedRows:
     floor: float
     n_candidates: int
 
-    @property
+    @cached_property
     def n_novel(self) -> int:
         """|N|."""
         return self.values.shape[0]
 
-    @property
+    @cached_property
     def length(self) -> int:
         """L, how many of the largest similarities of a row are kept."""
         return self.values.shape[1]
 
-    @property
+    @cached_property
     def complete(self) -> bool:
         """Whether the rows hold every candidate."""
         return self.length == self.n_candidates

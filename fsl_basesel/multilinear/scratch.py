@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -13,18 +14,18 @@ Scratch = tuple[np.ndarray, ...]
 _kept = threading.local()
 
 
-def kept(use: str, sizes: tuple[int, ...], dtype: np.dtype) -> Scratch:
-    """Arrays of these sizes, with any content: what this thread used last, if it was the same.
+def kept(use: str, key: Hashable, dtype: np.dtype, sizes: Callable[[], Sequence[int]]) -> Scratch:
+    """Arrays with any content: those this thread had for `use` before, if `key` is the same.
 
     Example:
-        >>> first, second = kept("example", (3, 5), np.dtype("float32"))
-        >>> len(second), kept("example", (3, 5), np.dtype("float32"))[0] is first
+        >>> first, second = kept("example", 1, np.dtype("float32"), lambda: (3, 5))
+        >>> len(second), kept("example", 1, np.dtype("float32"), lambda: ())[0] is first
         (5, True)
     """
     known, arrays = getattr(_kept, use, (None, ()))
-    if known != (sizes, dtype):
-        arrays = tuple(_aligned(size, dtype) for size in sizes)
-        setattr(_kept, use, ((sizes, dtype), arrays))
+    if known != (key, dtype):
+        arrays = tuple(_aligned(size, dtype) for size in sizes())
+        setattr(_kept, use, ((key, dtype), arrays))
     return arrays
 
 
