@@ -71,7 +71,7 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
         call = builder.module.declare_intrinsic(
             "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
         )
-        builder.call(call, [pointer, flag(0), flag(3), flag(1)])  # to read, keep close, data
+        builder.call(call, [pointer, flag(0), flag(2), flag(1)])  # to read, not into L1, data
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
