@@ -96,7 +96,7 @@ def tile_both_ways(
             ask(order, base + at + chunk, size, live, chunk)
         todo = min(max(np.uint64(STRIP), (at + n) >> TWO), min(chunk, size - at) - n)
         place = (at + n) * WIDE
-        gather(x, order, base + at + n, size, live, 1, along, place, todo)
+        gather(x, order, values, base + at + n, size, live, 1, along, place, todo)
         if at == ZERO:
             forward(states, now, ZERO, records, n, along, place, todo)
         else:

@@ -44,6 +44,16 @@ def number(value: int) -> ir.Constant:
     return ir.Constant(ir.IntType(64), value)
 
 
+def ask_for(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> None:
+    """Have the cache line of `array[index]` brought into the L2 cache; harmless wherever it is."""
+    data = context.make_array(kind)(context, builder, array).data
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    pointer = builder.bitcast(builder.gep(data, [index]), byte)
+    signature = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    call = builder.module.declare_intrinsic("llvm.prefetch", [byte], signature)
+    builder.call(call, [pointer, flag(0), flag(2), flag(1)])  # to read, not into L1, data
+
+
 class Buffer:
     """A flat array inside an intrinsic, read and written `width` numbers at a time."""
 

@@ -17,7 +17,15 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from fsl_basesel.compiled import kernel
-from fsl_basesel.multilinear.llvm import LANES, REGISTER_BITS, Buffer, cast, number, transposed
+from fsl_basesel.multilinear.llvm import (
+    LANES,
+    REGISTER_BITS,
+    Buffer,
+    ask_for,
+    cast,
+    number,
+    transposed,
+)
 from fsl_basesel.multilinear.scratch import LINE
 from fsl_basesel.multilinear.simd import load, prefetch, store
 
@@ -32,6 +40,7 @@ WIDE = np.uint64(LANES)
 def gather(
     x: np.ndarray,
     order: np.ndarray,
+    values: np.ndarray,
     first: int,
     size: int,
     live: int,
@@ -42,7 +51,8 @@ def gather(
 ) -> None:
     """x along `n` entries of each row, from entry `first` of the first row on, into its lane.
 
-    Lanes without a row get `without`.
+    Lanes without a row get `without`. On the way, memory is asked for the next `n` entries of
+    `order` and `values`.
     """
     if live < WIDE:
         for place in range(to, to + n * WIDE):
@@ -53,7 +63,8 @@ def gather(
         whole = here // EIGHT * EIGHT
         for lane in range(ZERO, fours, FOUR):  # fewer lines per entry written than row by row
             row = first + lane * size + begin
-            _gather_four(x, order, row, size, along, to + begin * WIDE + lane, whole)
+            start = to + begin * WIDE + lane
+            _gather_four(x, order, values, row, size, n, along, start, whole)
         for lane in range(live):
             row, start = first + lane * size + begin, to + begin * WIDE + lane
             for i in range(whole if lane < fours else ZERO, here):
@@ -168,7 +179,16 @@ def _integers(context: Any, builder: Any, kind: Any, array: Any) -> tuple[Any, i
 
 @intrinsic
 def _gather_four(
-    typing: Any, x: Any, order: Any, row: Any, stride: Any, along: Any, to: Any, n: Any
+    typing: Any,
+    x: Any,
+    order: Any,
+    values: Any,
+    row: Any,
+    stride: Any,
+    ahead: Any,
+    along: Any,
+    to: Any,
+    n: Any,
 ) -> Any:
     """x along `n` positions of four rows into four lanes that are side by side.
 
@@ -176,25 +196,32 @@ def _gather_four(
         typing: numba's.
         x: probability of each column.
         order: flat array of rows.
+        values: the same, only asked for.
         row: where the first row's first entry is.
         stride: entries from a row to the next.
+        ahead: how many entries ahead to ask memory.
         along: flat array to write to.
         to: where in `along` the first position of the first row goes.
         n: how many positions, a multiple of eight.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        x, order, row, stride, along, to, n = args
+        x, order, values, row, stride, ahead, along, to, n = args
         kinds = signature.args
         columns = _Columns(context, builder, kinds[1], order)
         source = context.make_array(kinds[0])(context, builder, x).data
-        target = Buffer(context, builder, kinds[4], along, 4)
+        target = Buffer(context, builder, kinds[6], along, 4)
         with cgutils.for_range(builder, builder.udiv(n, number(columns.count))) as loop:
             i = builder.mul(loop.index, number(columns.count))
             rows = [
                 columns.load(builder.add(builder.add(row, i), builder.mul(stride, number(lane))))
                 for lane in range(4)
             ]
+            # A line of one row at a time, rows by turns: all at once would have to queue.
+            turn = builder.and_(loop.index, number(3))
+            far = builder.add(builder.add(builder.add(row, i), ahead), builder.mul(turn, stride))
+            ask_for(context, builder, kinds[1], order, far)
+            ask_for(context, builder, kinds[2], values, far)
             for step, four in enumerate(zip(*rows, strict=True)):
                 together = ir.Constant(target.vector, ir.Undefined)
                 for lane, column in enumerate(four):
@@ -205,7 +232,7 @@ def _gather_four(
         return context.get_dummy_value()
 
     u = types.uint64
-    return types.void(x, order, u, u, along, u, u), generate
+    return types.void(x, order, values, u, u, u, along, u, u), generate
 
 
 @intrinsic

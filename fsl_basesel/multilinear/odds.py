@@ -43,7 +43,6 @@ from fsl_basesel.multilinear.moves import (
     WIDE,
     ZERO,
     add_rows,
-    ask,
     copy,
     gather,
     lift,
@@ -143,9 +142,7 @@ def tile_by_odds(
     at, left, span = ZERO, 1.0, ZERO
     while at < size and left >= epsilon:
         todo = min(np.uint64(strip), size - at)
-        ask(order, base + at + todo, size, live, todo)
-        ask(values, base + at + todo, size, live, todo)
-        gather(x, order, base + at, size, live, 0, along, at * WIDE, todo)
+        gather(x, order, values, base + at, size, live, 0, along, at * WIDE, todo)
         lift(values, base + at, size, live, floor, q, at * WIDE, todo)
         if at == ZERO:
             copy(q, ZERO, now, out + WIDE, WIDE)

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, models, overload, register_model
 
-from fsl_basesel.multilinear.llvm import LANES, vector_pointer
+from fsl_basesel.multilinear.llvm import LANES, ask_for, vector_pointer
 
 __all__ = ["LANES", "Vector", "lane", "larger", "load", "prefetch", "store"]
 
@@ -65,13 +65,7 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line of `array[index]`; harmless wherever it points."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        pointer = builder.bitcast(builder.gep(data, [args[1]]), byte)
-        call = builder.module.declare_intrinsic(
-            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        )
-        builder.call(call, [pointer, flag(0), flag(2), flag(1)])  # to read, not into L1, data
+        ask_for(context, builder, signature.args[0], *args)
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
