@@ -16,7 +16,7 @@ import torch
 
 from fsl_basesel.bench.gradient import rows_of
 from fsl_basesel.bench.timing import CLOCKS
-from fsl_basesel.multilinear import SortedRows, cpu, value_and_gradient
+from fsl_basesel.multilinear import SortedRows, cpu, odds, value_and_gradient
 from fsl_basesel.multilinear.order import likely_reach
 
 SHAPE, K = "1000x21000", 5
@@ -46,6 +46,16 @@ def full_walk(rows: SortedRows, x: torch.Tensor) -> None:
         cpu.EPSILON.update(kept)
 
 
+def both_ways(rows: SortedRows, x: torch.Tensor, k: int) -> None:
+    """The gradient by the walk that serves every x."""
+    kept = odds.LARGEST
+    odds.LARGEST = -1.0
+    try:
+        value_and_gradient(rows, x, k, backend="cpu")
+    finally:
+        odds.LARGEST = kept
+
+
 def apart(rows: SortedRows, points: torch.Tensor) -> None:
     """The gradients of a batch one by one."""
     for point in points:
@@ -71,6 +81,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         ratio = best["without"] / best["with"]
         print(f"| {title} | {best['with']:.3g} | {best['without']:.3g} | {ratio:.1f} |", flush=True)
 
+    for k in (1, K, 10):
+        x = 0.02 * uniform
+        by_odds = partial(value_and_gradient, rows, x, k, backend="cpu")
+        line(
+            f"by odds instead of both ways, mean x = 0.01, K = {k}",
+            by_odds,
+            partial(both_ways, rows, x, k),
+        )
     for mean in (0.01, 0.25):
         x = 2 * mean * uniform
         both = torch.stack([x, 1 - x])
