@@ -1,8 +1,8 @@
 """A tile walked down and back up: the W form, right at every x.
 
-Down goes p_i(j), the probability that j of the first i entries are in; back up comes W_i(j), what
-the entries behind would add to the top-K sum if the j-th were missing. Together they give every
-slope. The recursions themselves are in `registers.py`.
+Down goes p_i(j), the probability that j of the first i entries are in; back up comes W_i(j), by how
+much less the entries behind i are expected to add if not j but j + 1 of the first i are in. A slope
+is the sum over j < K of p_{i-1}(j) (q_i - W_i(j)). The recursions themselves are in `registers.py`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Every entry of a walk passes through its column once on the way in and once on the way out. At small
 K these two moves take most of the time, so they go by what a processor does best: columns are read
-eight bytes at a time, numbers that are only moved go through integer registers, of which more can
-be stored at once, and what crosses from rows to lanes is transposed in registers. A strip of
-`CLOSE` positions at a time stays in the L1 cache.
+eight bytes at a time, x is stored for four rows at once, and what crosses between rows and lanes in
+order is transposed in registers. A strip of `CLOSE` positions at a time stays in the L1 cache.
 """
 
 from __future__ import annotations
@@ -168,13 +167,6 @@ class _Columns:
             self.builder.and_(self.builder.lshr(packed, number(part * self.bits)), mask)
             for part in range(self.count)
         ]
-
-
-def _integers(context: Any, builder: Any, kind: Any, array: Any) -> tuple[Any, ir.IntType]:
-    """The data of a flat array of floats as integers of the same width, and their type."""
-    word = ir.IntType(kind.dtype.bitwidth)
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(data, word.as_pointer()), word
 
 
 @intrinsic

@@ -43,6 +43,7 @@ from fsl_basesel.multilinear.moves import (
     WIDE,
     ZERO,
     add_rows,
+    ask,
     copy,
     gather,
     lift,
@@ -55,6 +56,9 @@ LARGEST = 0.25  # probability up to which a candidate is divided out
 FEW = 4  # terms of the series, where they are enough
 SPAN = CLOSE  # positions of a running sum
 LEAST_STRIP = 16  # a power of two, like SPAN
+LONG = np.uint64(
+    4096
+)  # positions of a walk whose columns do not stay in the L2 cache until its end
 
 
 def terms_for(largest: float, k: int, states: int, epsilon: float) -> int:
@@ -86,7 +90,7 @@ def strip_for(length: int, reach: int) -> int:
         reach: how far walks are expected to go, rather too far than too short.
 
     Example:
-        >>> strip_for(1000, 1000), strip_for(1000, 250), strip_for(1000, 50)
+        >>> strip_for(1000, 1000), strip_for(1000, 300), strip_for(1000, 50)
         (128, 32, 16)
     """
     limit = length // 4 if reach >= length else reach // 8
@@ -160,6 +164,8 @@ def tile_by_odds(
     while True:
         here = min(SPAN, at - begin)
         whole = (here + EIGHT - ONE) // EIGHT * EIGHT
+        if at > LONG and begin > ZERO:
+            ask(order, base + begin - SPAN, size, live, SPAN)
         settle(states, terms, now, along, q, begin * WIDE, room, whole)
         add_rows(gradient, order, base + begin, size, live, room, here)
         if begin == ZERO:
