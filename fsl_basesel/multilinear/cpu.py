@@ -80,7 +80,7 @@ def _walk(
     n_novel, length, dtype = rows.n_novel, rows.length, points.dtype
     reach = min(length, likely_reach(mean, len(states)))
     per_block = rows_per_block(n_novel, reach * (len(states) + 3) * len(points))
-    blocks = -(-n_novel // per_block)
+    blocks = max(1, -(-n_novel // per_block))  # without rows one of zeros
     slopes, sums = np.empty((blocks, *points.shape)), np.empty((blocks, len(points)))
     series, strip, floor = (0,) * terms, strip_for(length, reach), dtype.type(rows.floor)
 
@@ -106,14 +106,15 @@ def _walk(
             room,
         )
 
-    if blocks <= 1 or thread_count() <= 1:
+    if blocks == 1 or thread_count() <= 1:
         left = work(0, blocks)
     else:
         left = max(map_blocks(work, blocks, 1))
     if not rows.complete and left >= epsilon:
         raise PrefixTooShortError(length, left)
     value, gradient = np.empty(len(points), dtype), np.empty(points.shape, dtype)
-    finish(slopes, sums, points, terms > 0, float(k * n_novel), rows.floor, value, gradient)
+    scale = float(k * max(1, n_novel))
+    finish(slopes, sums, points, terms > 0, scale, rows.floor, value, gradient)
     return value, gradient
 
 

@@ -56,9 +56,8 @@ LARGEST = 0.25  # probability up to which a candidate is divided out
 FEW = 4  # terms of the series, where they are enough
 SPAN = CLOSE  # positions of a running sum
 LEAST_STRIP = 16  # a power of two, like SPAN
-LONG = np.uint64(
-    4096
-)  # positions of a walk whose columns do not stay in the L2 cache until its end
+# Positions of a walk whose columns do not stay in the L2 cache until its end
+LONG = np.uint64(4096)
 
 
 def terms_for(largest: float, k: int, states: int, epsilon: float) -> int:

@@ -136,28 +136,15 @@ def walk(
     return left
 
 
-def walk_tile(
-    values: np.ndarray,
-    order: np.ndarray,
-    base: np.uint64,
-    size: np.uint64,
-    live: np.uint64,
-    floor: float,
-    x: np.ndarray,
-    states: States,
-    terms: States,
-    k: int,
-    strip: int,
-    epsilon: float,
-    gradient: np.ndarray,
-    scratch: Scratch,
-) -> tuple[float, float, np.uint64]:
+def walk_tile(*args: Any) -> tuple[float, float, np.uint64]:
     """Add the slopes of `live` rows from entry `base` on to `gradient`, one way or the other.
+
+    What kernels call; numba puts the tile of the kind of walk in its place.
 
     Returns:
         The sum of F_n over the rows, what is left, and where the walk ended.
     """
-    raise NotImplementedError("only inside a kernel")
+    raise TypeError("walk_tile can be called from kernels only")
 
 
 @overload(walk_tile, strict=False)  # strict would also compare annotations

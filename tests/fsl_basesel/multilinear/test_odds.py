@@ -94,6 +94,15 @@ def test_a_batch_of_small_and_large_points_keeps_its_order_and_shape() -> None:
     assert float(value[0, 2]) == 0.0
 
 
+@pytest.mark.parametrize("largest", [0.1, 1.0])
+def test_rows_of_no_novel_class_give_the_floor_and_no_slope(largest: float) -> None:
+    rows, x = rows_and_point(9, 1, largest, torch.float64, seed=0)
+    none = SortedRows(rows.values[:0], rows.order[:0], -0.5, 9)
+    value, gradient = value_and_gradient(none, x, 2, "cpu")
+    assert float(value) == -0.5
+    assert gradient.tolist() == [0.0] * 9
+
+
 @given(
     largest=st.floats(0, 0.25),
     k=st.integers(1, 10),
