@@ -15,7 +15,6 @@ from fsl_basesel.bounds import Certificate, Guarantee, certify, upper_bound
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.explanation import Explanation
-from fsl_basesel.features import class_centroids
 from fsl_basesel.grid import select_grid
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selecting import select
@@ -35,6 +34,7 @@ from fsl_basesel.selectors import (
     WithSwaps,
     methods,
 )
+from fsl_basesel.similarity import class_centroids
 
 __version__ = library_version()
 

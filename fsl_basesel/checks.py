@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike, as_array
+from fsl_basesel.similarity import ArrayLike, as_array
 
 
 def index(entry: Any) -> int:

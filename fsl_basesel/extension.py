@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike, as_array
 from fsl_basesel.multilinear import (
     PrefixTooShortError,
     SortedRows,
@@ -20,6 +19,7 @@ from fsl_basesel.multilinear import (
     value_and_gradient,
 )
 from fsl_basesel.multilinear.order import likely_reach
+from fsl_basesel.similarity import ArrayLike, as_array
 
 if TYPE_CHECKING:
     from fsl_basesel.problem import SelectionProblem

@@ -14,13 +14,13 @@ import torch
 from fsl_basesel import checks, topk
 from fsl_basesel.errors import InputError
 from fsl_basesel.extension import MultilinearExtension
-from fsl_basesel.features import (
+from fsl_basesel.parallel import map_blocks
+from fsl_basesel.similarity import (
     ArrayLike,
     SimilarityFunction,
     as_matrix,
     similarity_columns,
 )
-from fsl_basesel.parallel import map_blocks
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike, as_matrix
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.similarity import ArrayLike, as_matrix
 
 
 class ShardedProblem(SelectionProblem):

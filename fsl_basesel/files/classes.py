@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import class_centroids
 from fsl_basesel.files import words
 from fsl_basesel.files.arrays import UNNAMED, Arrays, open_arrays, shape_of
 from fsl_basesel.files.columns import open_table, split_columns
 from fsl_basesel.files.naming import name_rows
+from fsl_basesel.similarity import class_centroids
 
 
 @dataclass(frozen=True)

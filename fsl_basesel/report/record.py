@@ -22,8 +22,8 @@ import torch
 from PIL import Image
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike, as_matrix
 from fsl_basesel.selection import write_atomically
+from fsl_basesel.similarity import ArrayLike, as_matrix
 
 if TYPE_CHECKING:
     from fsl_basesel.data import ClassPool, ImageSet, NovelTask

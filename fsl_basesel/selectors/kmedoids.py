@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import unit_rows
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 from fsl_basesel.selectors.greedy_target import greedy_order
+from fsl_basesel.similarity import unit_rows
 
 
 @dataclass(frozen=True)

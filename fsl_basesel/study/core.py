@@ -13,9 +13,9 @@ import numpy as np
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike, as_matrix
 from fsl_basesel.files.arrays import open_arrays
 from fsl_basesel.selection import write_atomically
+from fsl_basesel.similarity import ArrayLike, as_matrix
 from fsl_basesel.study import inputs
 from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, top_means
 from fsl_basesel.study.profile import NOWHERE, Interval, ProfileRow, default_ks, profile_rows

@@ -8,7 +8,7 @@ import numpy as np
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
-from fsl_basesel.features import ArrayLike, as_array
+from fsl_basesel.similarity import ArrayLike, as_array
 from fsl_basesel.study.least_squares import NEEDED_SETS
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.features import BLOCK
+from fsl_basesel.similarity import BLOCK
 
 
 def peak_bytes(work: Callable[[], object]) -> int:

@@ -145,12 +145,12 @@ def test_own_similarity_function_and_general_selection() -> None:
 
 
 def test_similarity_in_blocks_equals_similarity_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fsl_basesel import features
+    from fsl_basesel import similarity
 
     rng = np.random.default_rng(0)
     candidates, novel = rng.standard_normal((57, 8)), rng.standard_normal((9, 8))
     whole = SelectionProblem.from_centroids(candidates, novel, m=1).columns
-    monkeypatch.setattr(features, "BLOCK", 10)
+    monkeypatch.setattr(similarity, "BLOCK", 10)
     assert np.allclose(SelectionProblem.from_centroids(candidates, novel, m=1).columns, whole)
 
 

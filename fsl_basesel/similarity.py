@@ -3,21 +3,95 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
-import torch
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import blocks
 from fsl_basesel.progress import report
+
+if TYPE_CHECKING:
+    import torch
 
 ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | Sequence"
 SimilarityFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], ArrayLike]
 
 # Candidates whose similarities are computed at once: 2048 x 1000 novel classes is 16 MB of float64.
 BLOCK = 2048
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class ClassCentroids:
+    """Centroids of classes, with what is known about each class; validated, immutable.
+
+    Attributes:
+        values: `[C, d]`, one row per class, float32 or float64, finite.
+        names: C different names; by default the row numbers.
+        groups: The group (family, domain) of each class, None if not known.
+        images: `[C]`, how many images each centroid is the mean of, None if not known.
+
+    Example:
+        >>> ClassCentroids([[1.0, 0.0], [0.0, 2.0]], ["cat", "dog"]).names
+        ('cat', 'dog')
+    """
+
+    values: np.ndarray
+    names: tuple[str, ...]
+    groups: tuple[str, ...] | None
+    images: np.ndarray | None
+
+    def __init__(
+        self,
+        values: ArrayLike,
+        names: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        images: ArrayLike | None = None,
+    ) -> None:
+        from fsl_basesel import checks  # it imports this module
+
+        matrix = as_matrix(values, "values", "classes", "dimensions")
+        count = len(matrix)
+        fields: dict[str, Any] = {
+            "values": matrix,
+            "names": checks.class_names(names, count, "names", "class"),
+            "groups": None if groups is None else tuple(str(group) for group in groups),
+            "images": None if images is None else _image_counts(images, count),
+        }
+        if groups is not None and len(fields["groups"]) != count:
+            raise InputError(
+                f"Expected `groups` to have one entry for each of the {count} classes but got "
+                f"{len(fields['groups'])}."
+            )
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        classes, dimensions = self.values.shape
+        return f"ClassCentroids({classes} classes, {dimensions} dimensions)"
+
+
+def _image_counts(images: ArrayLike, count: int) -> np.ndarray:
+    expected = f"Expected `images` to be {count} integers of at least 0, one for each class,"
+    array = as_array(images, expected)
+    if array.shape != (count,) or array.dtype.kind not in "iu":
+        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
+    if array.min() < 0:
+        at = int(array.argmin())
+        raise InputError(f"{expected} but got {array[at]} for class {at}.")
+    return array
+
+
+def is_tensor(values: object) -> TypeGuard[torch.Tensor]:
+    """Whether `values` is a torch tensor; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
 
 
 def as_array(values: ArrayLike, expected: str) -> np.ndarray:
@@ -30,10 +104,10 @@ def as_array(values: ArrayLike, expected: str) -> np.ndarray:
     if np.ma.is_masked(values):
         raise InputError(f"{expected} but got masked entries; fill them in or drop those classes.")
     try:
-        if not isinstance(values, torch.Tensor):
+        if not is_tensor(values):
             return np.asarray(values)
         tensor = values.detach().cpu().resolve_neg()
-        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
     except (TypeError, ValueError) as error:
         raise InputError(f"{expected} but it is no array ({error}).") from error
 
