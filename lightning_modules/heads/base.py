@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from fsl_basesel.embedding import evaluation_mode, full_precision
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.normalisation import with_support_statistics
 
@@ -81,11 +82,6 @@ class Head(torch.nn.Module, ABC):
         return correct.double().mean()
 
 
-def full_precision(features: Tensor) -> Tensor:
-    """Half precision, as mixed precision leaves it, to single; others as they are."""
-    return features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
-
-
 def class_means(support: Tensor, labels: Tensor, ways: int | None = None) -> Tensor:
     """Mean of each class over the support set, `[..., S, d]` to `[..., ways, d]`.
 
@@ -100,18 +96,6 @@ def class_means(support: Tensor, labels: Tensor, ways: int | None = None) -> Ten
     count = int(labels.max()) + 1 if ways is None else ways
     member = torch.nn.functional.one_hot(labels, count).to(support)
     return member.mT @ support / member.sum(0)[:, None]
-
-
-@contextmanager
-def evaluation_mode(module: torch.nn.Module) -> Iterator[None]:
-    """`module.eval()` for a while; afterwards every submodule has the mode it had."""
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes.items():
-            part.training = training
 
 
 @contextmanager

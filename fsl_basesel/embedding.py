@@ -1,0 +1,181 @@
+"""From images to features: the one loop that runs a network over images.
+
+It is plain torch. Device, precision and processes are passed in, so the same loop serves a script,
+the command line and a Lightning Trainer (`lightning_modules.features`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from fsl_basesel.data.source import ImageSet
+from fsl_basesel.errors import InputError
+from fsl_basesel.progress import report
+
+
+def feature_batches(
+    images: ImageSet,
+    extract: Callable[[Tensor], Tensor],
+    *,
+    batch_size: int = 256,
+    module: nn.Module | None = None,
+    device: torch.device | str = "cpu",
+    precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    convert: Callable[[Tensor], Tensor] | None = None,
+    rank: int = 0,
+    world: int = 1,
+    done: Container[int] = (),
+    title: str = "features",
+    **workers: Any,
+) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Features of every image, a batch at a time, in order and without gradients.
+
+    Batch b has the images from `b * batch_size` on. It goes to process b modulo `world`, so which
+    images share a batch does not depend on the number of processes. Between two batches nothing is
+    changed: `module` has its own modes, gradients and autocast are as the caller left them.
+    Progress in images is told to `fsl_basesel.progress`.
+
+    Args:
+        images: what to look at; labels do not matter.
+        extract: takes images `[B, ...]` on `device` to features `[B, ...]`.
+        batch_size: images of a batch.
+        module: the network behind `extract`; it is in eval mode while `extract` runs.
+        device: where `extract` runs.
+        precision: makes the context that `extract` runs in, such as autocast. A Trainer's
+            `precision_plugin.forward_context` fits.
+        convert: changes a batch of images before it goes to `device`, such as to another type. A
+            Trainer's `precision_plugin.convert_input` fits.
+        rank: number of this process.
+        world: number of processes.
+        done: numbers of batches to leave out.
+        title: what progress is reported as.
+        workers: options of `torch.utils.data.DataLoader` (`num_workers`, `pin_memory`, ...).
+
+    Yields:
+        Positions of the images `[B]` int64 and their features `[B, d]` on `device`, as `extract`
+        gave them but flattened.
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(5, 1, 4, 4), [0] * 5)
+        >>> images = ImageSet(source, [0] * 5, range(5), [0] * 5)
+        >>> for positions, features in feature_batches(images, lambda x: x, batch_size=3):
+        ...     print(positions.tolist(), tuple(features.shape))
+        [0, 1, 2] (3, 16)
+        [3, 4] (2, 16)
+    """
+    loader = batches_in_order(images, batch_size, rank, world, done, **workers)
+    total, seen = sum(len(positions) for positions in loader.sampler), 0
+    report(title, seen, total)
+    for positions, pictures in loader:
+        if convert is not None:
+            pictures = convert(pictures)
+        with evaluation_mode(module), torch.no_grad(), precision():
+            features = extract(pictures.to(device, non_blocking=True)).flatten(1)
+        yield positions, features
+        seen += len(positions)
+        report(title, seen, total)
+
+
+def batches_in_order(
+    images: ImageSet,
+    batch_size: int,
+    rank: int = 0,
+    world: int = 1,
+    done: Container[int] = (),
+    **workers: Any,
+) -> DataLoader:
+    """A loader of (positions, images): every image once, batch b in process b modulo `world`.
+
+    It draws no random numbers.
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(5, 1, 4, 4), [0] * 5)
+        >>> images = ImageSet(source, [0] * 5, range(5), [0] * 5)
+        >>> [positions.tolist() for positions, _ in batches_in_order(images, 2, rank=0, world=2)]
+        [[0, 1], [4]]
+    """
+    if batch_size < 1:
+        raise InputError(f"Expected `batch_size` to be at least 1 but got {batch_size}.")
+    count = -(-len(images) // batch_size)
+    plan = [
+        np.arange(number * batch_size, min((number + 1) * batch_size, len(images)))
+        for number in range(rank, count, world)
+        if number not in done
+    ]
+    return DataLoader(
+        _Batches(images),
+        batch_size=None,
+        sampler=plan,
+        collate_fn=_unchanged,
+        # Without a generator of its own every iteration would draw from the global one.
+        generator=torch.Generator(),
+        **workers,
+    )
+
+
+class _Batches(Dataset):
+    """Images by their positions, a whole batch at once."""
+
+    def __init__(self, images: ImageSet) -> None:
+        self.images = images
+
+    def __getitem__(self, positions: np.ndarray) -> tuple[np.ndarray, Tensor]:
+        return positions, self.images.batch(positions)[0]
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module | None) -> Iterator[None]:
+    """`module.eval()` for a while; afterwards every submodule has the mode it had."""
+    modes = {} if module is None else {part: part.training for part in module.modules()}
+    if module is not None:
+        module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
+
+
+def full_precision(features: Tensor) -> Tensor:
+    """Half precision, as mixed precision leaves it, to single; others as they are."""
+    return features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
+
+
+def summed_over_processes(
+    values: Tensor | None, rows: int, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Sum of `values` over all processes of `torch.distributed`, on `device`.
+
+    A process that got no batch gives None; it learns the number of columns and the type of the
+    numbers from the others.
+
+    Args:
+        values: `[rows, d]` float32 or float64.
+        rows: number of rows.
+        device: a device that the processes can exchange tensors on.
+    """
+    shape = [0, 0] if values is None else [values.shape[1], int(values.dtype == torch.float64)]
+    agreed = torch.tensor(shape, device=device)
+    torch.distributed.all_reduce(agreed, torch.distributed.ReduceOp.MAX)
+    width, double = agreed.tolist()
+    dtype = torch.float64 if double else torch.float32
+    if values is None:
+        values = torch.zeros(rows, width, dtype=dtype)
+    total = values.to(device, dtype)
+    total = total.clone() if total is values else total
+    torch.distributed.all_reduce(total)
+    return total
