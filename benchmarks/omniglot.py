@@ -31,7 +31,7 @@ import torch
 import fsl_basesel as fb
 from fsl_basesel.data import ClassPool, ImageSource, NovelTask, from_arrays, from_features
 from fsl_basesel.errors import InputError
-from fsl_basesel.selection import write_atomically
+from fsl_basesel.files.writing import write_text
 from lightning_modules import BaseClassDataModule, BaseClassifier
 from lightning_modules.backbones import ConvNet
 from lightning_modules.centroids import image_centroids
@@ -160,7 +160,7 @@ def run_seed(data: Omniglot, seed: int, args: argparse.Namespace) -> None:
             **evaluate(data, module, how, seed),
             "cpu_seconds": time.process_time() - began,
         }
-        write_atomically(file_of(args.out, seed, method, how), json.dumps(result, indent=1) + "\n")
+        write_text(file_of(args.out, seed, method, how), json.dumps(result, indent=1) + "\n")
         print(json.dumps(result), flush=True)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
@@ -15,6 +14,7 @@ from typing import Any
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.explanation import ChosenClass, Explanation, ServedClass, explain
+from fsl_basesel.files.writing import load_json, reading, write_text
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 
 FORMAT = "fsl-basesel selection 1"
@@ -127,10 +127,7 @@ class Selection:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write JSON to `path`, atomically: a crash leaves the old file or the new one, whole."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, self.to_json() + "\n")
-        return target
+        return write_text(path, self.to_json() + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Selection:
@@ -139,17 +136,10 @@ class Selection:
         Raises:
             InputError: If the file is no selection, or a damaged one.
         """
-        try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
-            if fields.pop("format") != FORMAT:
-                raise KeyError("format")
+        what = "a selection written by `Selection.save`"
+        fields = load_json(path, FORMAT, what=what)
+        with reading(path, what):
             return cls(**(fields | {"explanation": _explanation(fields["explanation"])}))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"Expected {str(path)!r} to be a selection written by `Selection.save` but it "
-                f"could not be read ({type(error).__name__}: {error}); save it again or name "
-                "another file."
-            ) from error
 
 
 def relative_gap(value: float, upper_bound: float) -> float:
@@ -166,28 +156,6 @@ def relative_gap(value: float, upper_bound: float) -> float:
     if difference <= ROUNDING * abs(upper_bound):
         return 0.0
     return difference / abs(upper_bound) if upper_bound else 1.0
-
-
-def write_atomically(target: Path, content: str | bytes) -> None:
-    """Write beside `target`, flush to disk, rename over it."""
-    data = content.encode() if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _explanation(fields: dict[str, Any]) -> Explanation:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 import os
 import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
+from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.parallel import thread_count
-from fsl_basesel.selection import library_version, write_atomically
+from fsl_basesel.selection import library_version
 
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
@@ -94,10 +92,4 @@ def interleaved(
 
 def write_csv(path: str | os.PathLike[str], timings: list[Timing]) -> None:
     """One row a timing; the file is whole or not there."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(Timing.__dataclass_fields__))
-    writer.writeheader()
-    writer.writerows(asdict(timing) for timing in timings)
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, text.getvalue())
+    write_text(path, csv_text(asdict(timing) for timing in timings))

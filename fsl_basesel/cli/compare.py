@@ -11,6 +11,7 @@ from fsl_basesel.cli import output, tables
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_problem
 from fsl_basesel.cli.tables import Outcome
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import csv_text
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.paper_rule import recommended
 
@@ -141,17 +142,14 @@ def to_json(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
 
 def to_csv(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
     """The comparison as CSV, one line a method."""
-    return output.to_csv(
-        ("method", "value", "upper_bound", "share_of_bound", "gap", "seconds"),
-        (
-            (
-                outcome.selection.method,
-                outcome.selection.value,
-                outcome.upper_bound,
-                outcome.share,
-                outcome.gap,
-                outcome.selection.seconds,
-            )
-            for outcome in outcomes
-        ),
+    return csv_text(
+        {
+            "method": outcome.selection.method,
+            "value": outcome.selection.value,
+            "upper_bound": outcome.upper_bound,
+            "share_of_bound": outcome.share,
+            "gap": outcome.gap,
+            "seconds": outcome.selection.seconds,
+        }
+        for outcome in outcomes
     )

@@ -14,6 +14,7 @@ from rich.text import Text
 import fsl_basesel as fb
 from fsl_basesel.cli import output, reproduce, tables
 from fsl_basesel.data.glyphs import DOMAINS, glyph_codes
+from fsl_basesel.files.writing import csv_text
 
 if TYPE_CHECKING:
     from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
@@ -180,9 +181,9 @@ def _report(experiment: Experiment, rows: list[Row], store: ResultStore, folder:
 
     from fsl_basesel.report.page import html_page
     from fsl_basesel.report.run import read_run
-    from lightning_modules.experiments.tables import result_rows, to_csv
+    from lightning_modules.experiments.tables import COLUMNS, result_rows
 
-    results = to_csv(result_rows(experiment, rows, store))
+    results = csv_text(result_rows(experiment, rows, store), COLUMNS)
     output.save_text(folder / "results.csv", results)
     settings = yaml.safe_dump(_plain(asdict(experiment)), sort_keys=False, allow_unicode=True)
     output.save_text(folder / "settings.yaml", settings)

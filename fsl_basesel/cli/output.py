@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import write_text
 from fsl_basesel.progress import listening
-from fsl_basesel.selection import write_atomically
 
 FORMATS = ("table", "json", "csv")
 
@@ -94,23 +93,9 @@ def save_text(path: Path, text: str) -> None:
         InputError: It cannot be written.
     """
     try:
-        write_atomically(path, text)
+        write_text(path, text)
     except OSError as error:
         raise cannot_write(path, error) from error
-
-
-def to_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    r"""Rows as CSV text with a header; None is an empty cell.
-
-    Example:
-        >>> to_csv(["name", "gain"], [["a, b", 0.5], ["c", None]])
-        'name,gain\n"a, b",0.5\nc,\n'
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def print_text(text: str) -> None:

@@ -8,7 +8,9 @@ import warnings
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files import read_classes, read_cost, read_selected, read_similarity
+from fsl_basesel.files.classes import read_classes
+from fsl_basesel.files.lists import read_cost, read_selected
+from fsl_basesel.files.matrices import read_similarity
 from fsl_basesel.problem import SelectionProblem
 
 FILES = """\

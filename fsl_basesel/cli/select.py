@@ -9,6 +9,7 @@ import fsl_basesel as fb
 from fsl_basesel.cli import output, tables
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_problem
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import csv_text
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import SELECTORS, Selector, selector_of
 
@@ -114,10 +115,14 @@ def selector_with(method: str, gap: float | None) -> Selector:
 
 def chosen_csv(selection: Selection) -> str:
     """One line a chosen class, in order of choice; `--selected` reads it back."""
-    return output.to_csv(
-        ("rank", "index", "name", "gain", "loss", "serves"),
-        (
-            (rank, row.index, row.name, row.gain, row.loss, "|".join(row.serves))
-            for rank, row in enumerate(selection.explain().chosen, 1)
-        ),
+    return csv_text(
+        {
+            "rank": rank,
+            "index": row.index,
+            "name": row.name,
+            "gain": row.gain,
+            "loss": row.loss,
+            "serves": "|".join(row.serves),
+        }
+        for rank, row in enumerate(selection.explain().chosen, 1)
     )

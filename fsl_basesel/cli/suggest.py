@@ -11,6 +11,7 @@ from rich.console import Console
 from fsl_basesel.cli import output
 from fsl_basesel.cli.tables import new_table
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import csv_text
 from fsl_basesel.study import ClassRegression, ProfileRow, Study, Suggestion
 
 EXAMPLES = """\
@@ -181,18 +182,16 @@ def _number(value: float, digits: int = 2) -> str:
 
 def profile_csv(suggestion: Suggestion) -> str:
     """One line for every K; an interval is two columns, NaN an empty cell."""
-    lines = [_flat(row) for row in suggestion.profile]
-    return output.to_csv(list(lines[0]), (list(line.values()) for line in lines))
+    return csv_text(_flat(row) for row in suggestion.profile)
 
 
 def regressions_csv(study: Study, suggestion: Suggestion) -> str:
     """One line for every K and novel class."""
-    lines = [
+    return csv_text(
         {"k": row.k, **_flat(found)}
         for row in suggestion.profile
         for found in study.regressions(row.k)
-    ]
-    return output.to_csv(list(lines[0]), (list(line.values()) for line in lines))
+    )
 
 
 def _flat(row: ProfileRow | ClassRegression) -> dict[str, object]:

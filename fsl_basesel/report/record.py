@@ -8,21 +8,20 @@ are whole or not there: they are written beside their place and renamed.
 
 from __future__ import annotations
 
-import io
 import os
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from PIL import Image
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.selection import write_atomically
+from fsl_basesel.files.writing import load_npz, save_npz
 from fsl_basesel.similarity import ArrayLike, as_matrix
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def save_classes(
                     f"classes of `{key}` but got {len(texts)}."
                 )
             content[f"{kind}_{title}"] = np.array([str(text) for text in texts], np.str_)
-    return _save(Path(folder) / classes_file(stage), content)
+    return save_npz(Path(folder) / classes_file(stage), None, **content)
 
 
 def load_classes(path: str | os.PathLike[str]) -> Classes:
@@ -118,7 +117,8 @@ def load_classes(path: str | os.PathLike[str]) -> Classes:
     Raises:
         InputError: The file is damaged or something else.
     """
-    content = _load(path, ("candidates", "candidate_names"), "save_classes")
+    what = "a file written by `save_classes`"
+    content = load_npz(path, None, ("candidates", "candidate_names"), what=what)
     names = tuple(content["candidate_names"].tolist())
     return Classes(
         content["candidates"],
@@ -178,7 +178,7 @@ def save_pictures(
         content = _thumbnails(shown)
     if content is None:
         return None
-    return _save(path, content | {"identity": np.array(identity)}, compress=True)
+    return save_npz(path, None, compress=True, identity=np.array(identity), **content)
 
 
 def load_pictures(path: str | os.PathLike[str]) -> Pictures:
@@ -187,7 +187,8 @@ def load_pictures(path: str | os.PathLike[str]) -> Pictures:
     Raises:
         InputError: The file is damaged or something else.
     """
-    content = _load(path, ("candidates", "candidate_names"), "save_pictures")
+    what = "a file written by `save_pictures`"
+    content = load_npz(path, None, ("candidates", "candidate_names"), what=what)
     both = {
         kind: dict(zip(content[f"{kind}_names"].tolist(), content[key], strict=True))
         for kind, key in (("candidate", "candidates"), ("novel", "novel"))
@@ -297,29 +298,3 @@ def _in_colour(picture: np.ndarray) -> np.ndarray:
 
 def _texts(array: np.ndarray | None) -> tuple[str, ...] | None:
     return None if array is None else tuple(array.tolist())
-
-
-def _save(path: Path, content: dict[str, np.ndarray], compress: bool = False) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    archive = io.BytesIO()
-    write: Any = np.savez_compressed if compress else np.savez
-    write(archive, **content)
-    write_atomically(path, archive.getvalue())
-    return path
-
-
-def _load(
-    path: str | os.PathLike[str], needed: Sequence[str], writer: str
-) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files}
-        missing = [name for name in needed if name not in content]
-        if missing:
-            raise KeyError(missing[0])
-        return content
-    except Exception as error:  # damaged archives raise all sorts of errors
-        raise InputError(
-            f"Expected {str(path)!r} to be a file written by `{writer}` but it could not be read "
-            f"({type(error).__name__}: {error}); write it again or remove it."
-        ) from error

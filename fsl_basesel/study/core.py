@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.arrays import open_arrays
-from fsl_basesel.selection import write_atomically
+from fsl_basesel.files.writing import save_npz
 from fsl_basesel.similarity import ArrayLike, as_matrix
 from fsl_basesel.study import inputs
 from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, top_means
@@ -229,7 +228,6 @@ class Study:
         if target.suffix.lower() != ".npz":
             raise InputError(f"Expected a path that ends in .npz but got '{target}'; rename it.")
         arrays = {
-            "format": np.array(FORMAT),
             "similarity": self.similarity,
             "sets": self.member,
             "accuracy": self.accuracy,
@@ -238,11 +236,7 @@ class Study:
         }
         if self.tests_per_class is not None:
             arrays["tests_per_class"] = self.tests_per_class
-        packed = io.BytesIO()
-        np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, packed.getvalue())
-        return target
+        return save_npz(target, FORMAT, compress=True, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Study:

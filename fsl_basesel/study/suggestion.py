@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.selection import library_version, write_atomically
+from fsl_basesel.files.writing import load_json, reading, write_text
+from fsl_basesel.selection import library_version
 from fsl_basesel.study.profile import Interval, ProfileRow
 
 if TYPE_CHECKING:
@@ -89,10 +90,7 @@ class Suggestion:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write JSON to `path`, atomically."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, self.to_json() + "\n")
-        return target
+        return write_text(path, self.to_json() + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Suggestion:
@@ -101,20 +99,13 @@ class Suggestion:
         Raises:
             InputError: If the file is no suggestion, or a damaged one.
         """
-        try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
-            if fields.pop("format") != FORMAT:
-                raise KeyError("format")
+        what = "a suggestion written by `fsl-basesel suggest --out`"
+        fields = load_json(path, FORMAT, what=what)
+        with reading(path, what):
             rows = tuple(ProfileRow(**_numbers(row)) for row in fields.pop("profile"))
             notes, share = tuple(fields.pop("notes")), fields.pop("signal_share")
             found = cls(profile=rows, notes=notes, signal_share=share, **_numbers(fields))
             return dataclasses.replace(found, k=int(found.chosen.k), lam=float(found.lam))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-            raise InputError(
-                f"Expected {str(path)!r} to be a suggestion written by `fsl-basesel suggest --out` "
-                f"but it could not be read ({type(error).__name__}: {error}); make it again or "
-                "name another file."
-            ) from error
 
 
 def suggestion_of(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ from rich.console import Console
 from fsl_basesel import checks
 from fsl_basesel.data import NovelTask
 from fsl_basesel.errors import InputError
-from fsl_basesel.selection import write_atomically
+from fsl_basesel.files.writing import csv_text, write_text
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import next_stage_is_due
@@ -207,8 +205,7 @@ class NovelEvaluation(pl.Callback):
         folder = self.dirpath or Path(trainer.log_dir or trainer.default_root_dir)
         if trainer.is_global_zero:
             if not trial:
-                folder.mkdir(parents=True, exist_ok=True)
-                write_atomically(folder / f"novel_{self.title}.csv", csv_text(self.rows))
+                write_text(folder / f"novel_{self.title}.csv", csv_text(self.rows))
             if self.verbose and self.every != "epoch":
                 for result in self.results:
                     Console().print(f"Novel classes after stage {moment.stage + 1}: {result}")
@@ -249,21 +246,6 @@ class NovelEvaluation(pl.Callback):
         """Take up what was measured before the checkpoint."""
         self.rows = list(state_dict["rows"])
         self._due = None if state_dict["due"] is None else Moment(*state_dict["due"])
-
-
-def csv_text(rows: Sequence[Row]) -> str:
-    """The rows as CSV with a heading; numbers read back exactly.
-
-    Example:
-        >>> print(csv_text([{"head": "MAML", "accuracy": 0.5}]).rstrip())
-        head,accuracy
-        MAML,0.5
-    """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _selection(trainer: pl.Trainer) -> SelectionCallback | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import torch
 
 import fsl_basesel as fb
 from fsl_basesel.data import NovelTask
+from fsl_basesel.files.writing import whole_file
 from fsl_basesel.report.record import load_classes, save_classes
-from fsl_basesel.selection import write_atomically
 from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.centroids import image_centroids
 from lightning_modules.datamodule import BaseClassDataModule
@@ -114,9 +113,8 @@ def _first_model(trial: Trial, seed: int, store: ResultStore) -> BaseClassifier:
         data.add_classes(range(len(data.pool)))
         if not path.exists():
             module = train(data, trial.model, how, seed, how["epochs"])
-            content = io.BytesIO()
-            torch.save(module.backbone.state_dict(), content)
-            write_atomically(path, content.getvalue())
+            with whole_file(path) as file:
+                torch.save(module.backbone.state_dict(), file)
             return module
     module = BaseClassifier(**trial.model, seed=seed)
     module.backbone.load_state_dict(torch.load(path, weights_only=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fsl_basesel.cli.suggest import sentences
-from fsl_basesel.selection import write_atomically
+from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.study import Study, Suggestion
 from lightning_modules.experiments import tables, worth
 from lightning_modules.experiments.building import data_module
@@ -37,8 +37,8 @@ def write_products(
         if experiment.kind == "worth":
             more, written = _worth(experiment, results, folder)
             text += f"\n{more}"
-    write_atomically(folder / "results.csv", tables.to_csv(results))
-    write_atomically(folder / "table.md", text.rstrip() + "\n")
+    write_text(folder / "results.csv", csv_text(results, tables.COLUMNS))
+    write_text(folder / "table.md", text.rstrip() + "\n")
     return text, [folder / "results.csv", folder / "table.md", *written]
 
 

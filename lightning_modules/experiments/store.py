@@ -12,7 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.selection import write_atomically
+from fsl_basesel.files.writing import write_text
 from lightning_modules.experiments.plan import Trial
 
 
@@ -43,7 +43,7 @@ class ResultStore:
 
     def save_part(self, name: str, content: dict[str, Any]) -> None:
         """Keep what several trials share."""
-        write_atomically(self._part(name), json.dumps(content) + "\n")
+        write_text(self._part(name), json.dumps(content) + "\n")
 
     def _part(self, name: str) -> Path:
         return self.folder / "shared" / f"{name}.json"
@@ -58,7 +58,7 @@ class ResultStore:
     def save(self, trial: Trial, result: dict[str, Any]) -> None:
         """Keep a result, with the settings it belongs to for people who look into the file."""
         text = json.dumps({"trial": asdict(trial), "result": result}, ensure_ascii=False)
-        write_atomically(self._file(trial), text + "\n")
+        write_text(self._file(trial), text + "\n")
 
     def _file(self, trial: Trial) -> Path:
         return self.folder / "trials" / f"{trial.key}.json"

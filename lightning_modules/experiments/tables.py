@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,15 +53,6 @@ def result_rows(
                 line = {"head": head, "shots": int(shots), "accuracy": float(np.mean(values))}
                 found.append(common | line)
     return found
-
-
-def to_csv(rows: Iterable[dict[str, Any]]) -> str:
-    """The lines as CSV, with the columns of `COLUMNS`."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def certified_against_paper(results: Sequence[dict[str, Any]]) -> list[str]:

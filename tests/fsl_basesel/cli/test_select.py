@@ -14,7 +14,7 @@ import pytest
 
 import fsl_basesel as fb
 from fsl_basesel.cli.tables import percent
-from fsl_basesel.files import read_classes
+from fsl_basesel.files.classes import read_classes
 
 from .conftest import POOL_NAMES, TASK_NAMES
 

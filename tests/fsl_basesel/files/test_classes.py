@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files import locate, read_classes
+from fsl_basesel.files.classes import locate, read_classes
 
 DATA = Path(os.environ.get("FSL_BASESEL_DATA", "../shared/data"))
 NAMES = ["owl", "élan", "牛"]

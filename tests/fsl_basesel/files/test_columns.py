@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files import ClassFeatures, read_classes
+from fsl_basesel.files.classes import ClassFeatures, read_classes
 
 
 def read_text(tmp_path: Path, text: str) -> ClassFeatures:

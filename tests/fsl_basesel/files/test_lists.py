@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files import read_cost, read_selected
+from fsl_basesel.files.lists import read_cost, read_selected
 
 NAMES = ("owl", "élan", "great white shark", "a, b")
 

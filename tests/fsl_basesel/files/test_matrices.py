@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files import read_similarity
+from fsl_basesel.files.matrices import read_similarity
 
 VALUES = np.array([[0.5, 1.0, 0.25], [0.0, 0.75, -0.5]])
 CANDIDATES = ("owl", "élan", "yak")

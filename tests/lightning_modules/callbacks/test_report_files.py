@@ -66,7 +66,7 @@ def test_a_folder_that_cannot_be_written_ends_the_run_as_it_does_for_the_selecti
     def full(*_: Any, **__: Any) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(record, "write_atomically", full)
+    monkeypatch.setattr(record, "save_npz", full)
     with pytest.raises(OSError, match="Read-only"):
         tiny_trainer(tmp_path, tiny_cold_start()).fit(tiny_model(), tiny_data())
 

@@ -1,0 +1,179 @@
+"""Files written whole or not at all: text, CSV, and npz and JSON files that name their format."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from fsl_basesel.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_ABANDONED_SECONDS = 3600.0
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Write a file so that a crash at any point leaves the old file or the new one, whole.
+
+    What is written goes to a temporary file in the same folder, which is flushed to the disk and
+    renamed when the block ends, and deleted if the block raises. The folder is made if needed.
+    Temporary files that a kill left beside this file are deleted after an hour.
+
+    Args:
+        path: the file.
+        mode: "wb" for bytes, "w" for UTF-8 text without translation of line ends.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    stem = f".{target.name[:100]}."
+    part = target.with_name(f"{stem}{secrets.token_hex(6)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    # The system applies the umask here. Reading it would change it for all threads of the process.
+    descriptor = os.open(part, flags, 0o666)
+    try:
+        text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+        with open(descriptor, mode, **text) as file:  # type: ignore[call-overload]
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    _delete_abandoned(target.parent, stem)
+
+
+def _delete_abandoned(folder: Path, stem: str) -> None:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(stem) and entry.name.endswith(".part"):
+                with contextlib.suppress(OSError):
+                    if time.time() - entry.stat().st_mtime > _ABANDONED_SECONDS:
+                        os.unlink(entry.path)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write text in UTF-8, whole or not at all, and return the path."""
+    with whole_file(path, "w") as file:
+        file.write(text)
+    return Path(path)
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    r"""Rows as CSV text with a header; None is an empty cell and numbers read back exactly.
+
+    Args:
+        rows: one mapping from column to cell for each line.
+        columns: the columns in order; by default those of the first row.
+
+    Example:
+        >>> csv_text([{"name": "a, b", "gain": 0.5}, {"name": "c", "gain": None}])
+        'name,gain\n"a, b",0.5\nc,\n'
+    """
+    lines = list(rows)
+    header = list(lines[0] if columns is None and lines else columns or ())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, header, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def save_npz(
+    path: str | os.PathLike[str], format: str | None, /, *, compress: bool = False, **arrays: Any
+) -> Path:
+    """Write arrays to an .npz file, whole or not at all, and return the path.
+
+    Args:
+        path: the file.
+        format: kind and version of the file, kept under the key "format"; None leaves it out.
+        compress: write a smaller file, more slowly.
+        arrays: what to write.
+    """
+    import numpy as np
+
+    named = {} if format is None else {"format": np.array(format)}
+    write: Any = np.savez_compressed if compress else np.savez
+    with whole_file(path) as file:
+        write(file, **named, **arrays)
+    return Path(path)
+
+
+def load_npz(
+    path: str | os.PathLike[str],
+    format: str | None,
+    needed: Sequence[str] = (),
+    *,
+    what: str,
+) -> dict[str, np.ndarray]:
+    """Read what `save_npz` wrote.
+
+    Args:
+        path: the file.
+        format: the format it must name; None for files that name none.
+        needed: keys it must hold.
+        what: the kind of file in words for the error, as in "a study written by `Study.save`".
+
+    Returns:
+        All arrays by key, without "format".
+
+    Raises:
+        InputError: The file is missing, damaged, of another format, or lacks a key.
+    """
+    import numpy as np
+
+    with reading(path, what):
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        found = arrays.pop("format", None)
+        if format is not None and (found is None or str(found) != format):
+            raise ValueError(f"its format is {found} where {format!r} is expected")
+        missing = [name for name in needed if name not in arrays]
+        if missing:
+            raise ValueError(f"it lacks the array {missing[0]!r}")
+        return arrays
+
+
+def load_json(path: str | os.PathLike[str], format: str, *, what: str) -> dict[str, Any]:
+    """Read a JSON object whose "format" is `format`; the fields without that one are returned.
+
+    Raises:
+        InputError: The file is missing, damaged or something else; `what` says what was expected.
+    """
+    with reading(path, what):
+        text = Path(path).read_text(encoding="utf-8")
+        fields = json.loads(text, parse_constant=_no_constant)
+        found = fields.pop("format", None) if isinstance(fields, dict) else None
+        if found != format:
+            raise ValueError(f"its format is {found!r} where {format!r} is expected")
+        return fields
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a number of JSON")
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Turn whatever a missing, damaged or wrong file raises into an InputError that names it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # damaged archives raise all sorts of errors
+        raise InputError(
+            f"Expected {str(path)!r} to be {what} but it could not be read "
+            f"({type(error).__name__}: {error}); write it again or name another file."
+        ) from error
