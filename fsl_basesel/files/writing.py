@@ -92,14 +92,14 @@ def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = 
 
 
 def save_npz(
-    path: str | os.PathLike[str], format: str | None, /, *, compress: bool = False, **arrays: Any
+    path: str | os.PathLike[str], format: str | None, /, *, compress: Any = False, **arrays: Any
 ) -> Path:
     """Write arrays to an .npz file, whole or not at all, and return the path.
 
     Args:
         path: the file.
         format: kind and version of the file, kept under the key "format"; None leaves it out.
-        compress: write a smaller file, more slowly.
+        compress: true to write a smaller file, more slowly.
         arrays: what to write.
     """
     import numpy as np
