@@ -11,11 +11,11 @@ from fsl_basesel.data.glyphs import (
     glyph_splits,
     glyphs,
 )
+from fsl_basesel.data.glyphs.render import Style
 from fsl_basesel.data.labelling import LabellingQueue, LabelsPending
 from fsl_basesel.data.novel import NovelTask, require_disjoint
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.data.reading import CorruptImageError
-from fsl_basesel.data.render import Style
 from fsl_basesel.data.source import Dropped, ImageSet, ImageSource
 from fsl_basesel.data.splitting import split_classes
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsl_basesel.data import cache, templates
-from fsl_basesel.data.characters import MINIMUM_FACES
-from fsl_basesel.data.duplicates import THRESHOLD, near_duplicates
+from fsl_basesel.data import cache
+from fsl_basesel.data.glyphs import templates
+from fsl_basesel.data.glyphs.characters import MINIMUM_FACES
+from fsl_basesel.data.glyphs.duplicates import THRESHOLD, near_duplicates
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from fsl_basesel.data import (
     glyph_splits,
     glyphs,
 )
-from fsl_basesel.data.characters import TRANSFER_GROUPS, class_name, group_of
+from fsl_basesel.data.glyphs.characters import TRANSFER_GROUPS, class_name, group_of
 from fsl_basesel.errors import InputError
 
 

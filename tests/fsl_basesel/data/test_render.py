@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fsl_basesel.data import counter
-from fsl_basesel.data.render import Style, render
+from fsl_basesel.data.glyphs.render import Style, render
 
 STILL = {
     "rotation": 0,

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fsl_basesel.data import characters, counter
+from fsl_basesel.data import counter
+from fsl_basesel.data.glyphs import characters
+from fsl_basesel.data.glyphs.render import Style, render
+from fsl_basesel.data.glyphs.templates import bank
 from fsl_basesel.data.novel import NovelTask
 from fsl_basesel.data.pool import ClassPool
-from fsl_basesel.data.render import Style, render
 from fsl_basesel.data.source import ImageSource
-from fsl_basesel.data.templates import bank
 from fsl_basesel.errors import InputError
 
 DOMAINS = ("plain", "transfer", "fine")

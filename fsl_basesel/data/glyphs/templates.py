@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fsl_basesel.data import cache, characters, duplicates
+from fsl_basesel.data import cache
+from fsl_basesel.data.glyphs import characters, duplicates
 
 SIDE = 32  # pixels of a template
 INK = 27  # pixels of its longer side that the glyph fills; the rest is margin
