@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from torch.utils.data import Dataset
 
 from fsl_basesel.data import (
@@ -13,11 +12,11 @@ from fsl_basesel.data import (
     ImageSource,
     LabellingQueue,
     NovelTask,
-    counter,
     from_dataset,
     glyph_splits,
     image_folder,
 )
+from fsl_basesel.data.splitting import draw_novel, draw_parts
 from fsl_basesel.errors import InputError
 from lightning_modules.datamodule import BaseClassDataModule
 
@@ -161,7 +160,7 @@ class ImageFolderDataModule(BaseClassDataModule):
             pool = LabellingQueue(path, labelled, queue, needed=needed, preview=preview, **pictures)
             novel = None
             if other is not None:
-                other = some_classes(other, novel_classes, split_seed)
+                other = draw_novel(other, novel_classes, split_seed)
                 novel = NovelTask(other, shots, queries, seed=split_seed)
         super().__init__(pool, novel, **options)
 
@@ -219,53 +218,6 @@ class DatasetDataModule(BaseClassDataModule):
         super().__init__(pool, novel, **options)
 
 
-def divide(
-    source: ImageSource,
-    novel: int | Sequence[str] | None,
-    candidates: int | None,
-    pretraining: int,
-    seed: int,
-) -> tuple[ImageSource, ImageSource | None, ImageSource | None]:
-    """Candidate, novel and pre-training classes of a source, disjoint; None where there are none.
-
-    The pre-training classes are drawn first, so that experiments with different novel tasks can
-    share a first model.
-
-    Args:
-        source: classes and images.
-        novel: how many classes to draw as novel, or which; None for none.
-        candidates: how many to draw as candidates; None takes all that are left.
-        pretraining: how many to draw to train a first model on.
-        seed: seed of the draws.
-
-    Example:
-        >>> import torch
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(6, 1, 4, 4), range(6))
-        >>> [part.names for part in divide(source, 1, None, 2, seed=0)]
-        [('1', '3', '5'), ('2',), ('4', '0')]
-    """
-    named = novel is not None and not isinstance(novel, int)
-    given = source.positions(novel) if named else []  # type: ignore[arg-type]
-    rest = np.array([c for c in range(len(source)) if c not in set(given)], np.int64)
-    order = rest[counter.shuffled(counter.key(seed, "classes"), rest)].tolist()
-    draw = novel if isinstance(novel, int) else 0
-    counts = (pretraining, draw, 1 if candidates is None else candidates)
-    if min(counts[:2]) < 0 or counts[2] < 1 or sum(counts) > len(order):
-        raise InputError(
-            f"Expected pre-training, novel and candidate classes to be at most {len(order)} "
-            "together, the classes there are to draw from, and at least 1 candidate but got "
-            f"{pretraining}, {draw} and {candidates}."
-        )
-    first, left = order[:pretraining], order[pretraining + draw :]
-    task = given or order[pretraining : pretraining + draw]
-    return (
-        source.subset(sorted(left) if candidates is None else left[:candidates]),
-        source.subset(task) if task else None,
-        source.subset(first) if first else None,
-    )
-
-
 def parts_of(
     source: ImageSource,
     novel_source: ImageSource | None,
@@ -282,7 +234,7 @@ def parts_of(
     if part not in PARTS:
         raise InputError(f"Expected `part` to be one of {', '.join(PARTS)} but got {part!r}.")
     here = novel_classes if novel_source is None else None
-    candidates, target, first = divide(source, here, candidate_classes, pretraining, seed)
+    candidates, target, first = draw_parts(source, here, candidate_classes, pretraining, seed)
     if part == "pretraining":
         if first is None:
             raise InputError("Expected `pretraining` of at least 1 for part 'pretraining'.")
@@ -290,23 +242,6 @@ def parts_of(
         pool.expand(range(len(pool)))
         return pool, None
     if novel_source is not None:
-        target = some_classes(novel_source, novel_classes, seed)
+        target = draw_novel(novel_source, novel_classes, seed)
     task = None if target is None else NovelTask(target, shots, queries, seed=seed)
     return ClassPool(candidates, preview), task
-
-
-def some_classes(
-    source: ImageSource, classes: int | Sequence[str] | None, seed: int
-) -> ImageSource:
-    """So many classes at random, or these; None takes them all."""
-    if classes is None:
-        return source
-    if not isinstance(classes, int):
-        return source.subset(classes)
-    if not 1 <= classes <= len(source):
-        raise InputError(
-            f"Expected `novel_classes` from 1 to {len(source)}, the novel classes there are, but "
-            f"got {classes}."
-        )
-    order = counter.shuffled(counter.key(seed, "classes"), range(len(source)))
-    return source.subset(order[:classes].tolist())

@@ -1,8 +1,10 @@
-"""One source, two parts: candidate classes and novel classes."""
+"""One source, several parts: candidate, novel and pre-training classes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from fsl_basesel.data import counter
 from fsl_basesel.data.novel import NovelTask
@@ -27,7 +29,7 @@ def split_classes(
         source: classes and images.
         novel: the novel classes, by number or name, or how many to draw at random.
         candidates: how many of the other classes to draw at random; None takes them all.
-        seed: seed of the draws.
+        seed: seed of the draws. The data modules of `lightning_modules` draw the same classes.
         preview: see `ClassPool`.
         shots: see `NovelTask`.
         queries: see `NovelTask`.
@@ -40,24 +42,86 @@ def split_classes(
         >>> pool.names, task.names
         (('a', 'c', 'd'), ('b',))
     """
-    order = counter.shuffled(counter.key(seed, "novel classes"), range(len(source))).tolist()
-    if isinstance(novel, int):
-        if not 1 <= novel < len(source):
-            raise InputError(
-                f"Expected `novel` from 1 to {len(source) - 1}, to leave candidates of the "
-                f"{len(source)} classes, but got {novel}."
-            )
-        chosen = order[:novel]
-    else:
-        chosen = source.positions(novel)
-    left = [c for c in range(len(source)) if c not in set(chosen)]
-    if candidates is not None:
-        if not 1 <= candidates <= len(left):
-            raise InputError(
-                f"Expected `candidates` from 1 to {len(left)}, the classes that are not novel, but "
-                f"got {candidates}."
-            )
-        pick = counter.shuffled(counter.key(seed, "other classes"), left)[:candidates]
-        left = [left[i] for i in pick.tolist()]
-    task = NovelTask(source.subset(chosen), shots, queries, seed=seed)
-    return ClassPool(source.subset(left), preview), task
+    if isinstance(novel, int) and not 1 <= novel < len(source):
+        raise InputError(
+            f"Expected `novel` from 1 to {len(source) - 1}, to leave candidates of the "
+            f"{len(source)} classes, but got {novel}."
+        )
+    asked = novel if isinstance(novel, int) else source.positions(novel)
+    left = len(source) - (asked if isinstance(asked, int) else len(asked))
+    if candidates is not None and not 1 <= candidates <= left:
+        raise InputError(
+            f"Expected `candidates` from 1 to {left}, the classes that are not novel, but "
+            f"got {candidates}."
+        )
+    pool, target, _ = draw_parts(source, asked, candidates, 0, seed)
+    if target is None:
+        raise InputError("Expected at least one class in `novel` but got none.")
+    return ClassPool(pool, preview), NovelTask(target, shots, queries, seed=seed)
+
+
+def draw_parts(
+    source: ImageSource,
+    novel: int | Sequence[int | str] | None,
+    candidates: int | None,
+    pretraining: int,
+    seed: int,
+) -> tuple[ImageSource, ImageSource | None, ImageSource | None]:
+    """Candidate, novel and pre-training classes of a source, disjoint; None where there are none.
+
+    The pre-training classes are drawn first, so that experiments with different novel tasks can
+    share a first model.
+
+    Args:
+        source: classes and images.
+        novel: how many classes to draw as novel, or which; None for none.
+        candidates: how many to draw as candidates; None takes all that are left.
+        pretraining: how many to draw to train a first model on.
+        seed: seed of the draws.
+
+    Example:
+        >>> import torch
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(6, 1, 4, 4), range(6))
+        >>> [part.names for part in draw_parts(source, 1, None, 2, seed=0)]
+        [('1', '3', '5'), ('2',), ('4', '0')]
+    """
+    draw = novel if isinstance(novel, int) else 0
+    given = [] if novel is None or isinstance(novel, int) else source.positions(novel)
+    order = _random_order(source, seed, without=given)
+    counts = (pretraining, draw, 1 if candidates is None else candidates)
+    if min(counts[:2]) < 0 or counts[2] < 1 or sum(counts) > len(order):
+        raise InputError(
+            f"Expected pre-training, novel and candidate classes to be at most {len(order)} "
+            "together, the classes there are to draw from, and at least 1 candidate but got "
+            f"{pretraining}, {draw} and {candidates}."
+        )
+    first, left = order[:pretraining], order[pretraining + draw :]
+    task = given or order[pretraining : pretraining + draw]
+    return (
+        source.subset(sorted(left) if candidates is None else left[:candidates]),
+        source.subset(task) if task else None,
+        source.subset(first) if first else None,
+    )
+
+
+def draw_novel(
+    source: ImageSource, classes: int | Sequence[int | str] | None, seed: int
+) -> ImageSource:
+    """Novel classes of a source of their own: so many at random, or these; None takes them all."""
+    if classes is None:
+        return source
+    if not isinstance(classes, int):
+        return source.subset(classes)
+    if not 1 <= classes <= len(source):
+        raise InputError(
+            f"Expected `novel_classes` from 1 to {len(source)}, the novel classes there are, but "
+            f"got {classes}."
+        )
+    return source.subset(_random_order(source, seed)[:classes])
+
+
+def _random_order(source: ImageSource, seed: int, without: Sequence[int] = ()) -> list[int]:
+    """The classes but for some, in an order that depends on the seed alone."""
+    rest = np.setdiff1d(np.arange(len(source)), without)
+    return rest[counter.shuffled(counter.key(seed, "classes"), rest)].tolist()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from fsl_basesel.data import from_dataset, split_classes
+from fsl_basesel.data.splitting import draw_parts
 from fsl_basesel.errors import InputError
 from lightning_modules.augment import CropAndFlip
-from lightning_modules.sources import DatasetDataModule, GlyphDataModule, divide
+from lightning_modules.sources import DatasetDataModule, GlyphDataModule
 from tests.lightning_modules.runs import images_of
 
 SMALL = {"per_class": 4, "preview": 2, "shots": 1, "queries": 1, "size": 8}
@@ -33,21 +37,33 @@ def test_glyph_parts_are_disjoint_and_belong_together() -> None:
 
 def test_classes_are_divided_without_overlap_and_the_first_model_is_shared() -> None:
     source = images_of([f"class {c}" for c in range(20)])
-    pool, task, first = divide(source, 4, 7, 5, seed=1)
+    pool, task, first = draw_parts(source, 4, 7, 5, seed=1)
     assert task is not None
     assert first is not None
     assert [len(pool), len(task), len(first)] == [7, 4, 5]
     assert len({*pool.names, *task.names, *first.names}) == 16
-    _, none, same = divide(source, None, None, 5, seed=1)
+    _, none, same = draw_parts(source, None, None, 5, seed=1)
     assert none is None
     assert same is not None
     assert same.names == first.names
-    pool, task, _ = divide(source, ["class 3", "class 9"], None, 0, seed=1)
+    pool, task, _ = draw_parts(source, ["class 3", "class 9"], None, 0, seed=1)
     assert task is not None
     assert task.names == ("class 3", "class 9")
     assert len(pool) == 18
     with pytest.raises(InputError, match=r"at most 20 together, .* but got 10, 8 and 3"):
-        divide(source, 8, 3, 10, seed=0)
+        draw_parts(source, 8, 3, 10, seed=0)
+
+
+def test_split_classes_draws_the_classes_of_the_data_modules() -> None:
+    data = labelled(20)
+    drawn: dict[str, Any] = {"shots": 1, "preview": 2}
+    for candidates, seed in ((10, 1), (None, 0)):
+        novel: int | list[str]
+        for novel in (5, ["3", "9"]):
+            pool, task = split_classes(from_dataset(data), novel, candidates, seed, **drawn)
+            module = DatasetDataModule(data, None, novel, candidates, split_seed=seed, **drawn)
+            assert module.novel is not None
+            assert (pool.names, task.names) == (module.pool.names, module.novel.names)
 
 
 def labelled(classes: int, first: int = 0) -> TensorDataset:
