@@ -19,7 +19,7 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import relative_gap
 from fsl_basesel.selectors.auto import Auto
-from fsl_basesel.selectors.base import seeded
+from fsl_basesel.selectors.base import Choice, seeded
 
 
 class Certificate(NamedTuple):
@@ -50,16 +50,20 @@ class Guarantee:
 
 # The dual of a problem is worth keeping: comparing ten methods needs it once. Problems are
 # immutable, so it never goes stale, and an entry leaves with its problem.
-_dual_bounds: WeakKeyDictionary[SelectionProblem, float] = WeakKeyDictionary()
+_proofs: WeakKeyDictionary[SelectionProblem, Choice] = WeakKeyDictionary()
 
 
 def upper_bound(problem: SelectionProblem) -> float:
     """A proven upper bound on the value of any selection, by the Lagrangian dual."""
-    if problem not in _dual_bounds:
-        choice = Auto().choose(problem, seeded(0))
-        assert choice.upper_bound is not None
-        _dual_bounds[problem] = choice.upper_bound
-    return _dual_bounds[problem]
+    bound = _proof(problem).upper_bound
+    assert bound is not None
+    return bound
+
+
+def _proof(problem: SelectionProblem) -> Choice:
+    if problem not in _proofs:
+        _proofs[problem] = Auto().choose(problem, seeded(0))
+    return _proofs[problem]
 
 
 def certify(problem: SelectionProblem, indices: Iterable[int]) -> Certificate:
@@ -82,7 +86,8 @@ def certify(problem: SelectionProblem, indices: Iterable[int]) -> Certificate:
             f"got {len(chosen)}."
         )
     bound = upper_bound(problem)
-    bound = bound if bound - value > problem.rounding else value
+    if bound - value <= problem.rounding(chosen, _proof(problem).indices):
+        bound = value
     return Certificate(bound, relative_gap(value, bound))
 
 

@@ -12,6 +12,9 @@ import torch
 from fsl_basesel.errors import InputError
 from fsl_basesel.similarity import ArrayLike, as_array
 
+# Sums up to this stay far from infinity, also after a few more products.
+LARGEST_SUM = 1e280
+
 
 def index(entry: Any) -> int:
     """`entry` as an int, if it is an integer of some kind and not a truth value."""
@@ -51,12 +54,19 @@ def integer(value: Any, name: str, low: int, high: int | None, limit: str) -> in
     return number
 
 
-def non_negative(value: Any, name: str) -> float:
-    """`value` as a finite float of at least 0."""
+def _number(value: Any, name: str) -> float:
+    """`value` as a float; neither a truth value nor a text is one."""
     try:
-        number = float(value)
+        if isinstance(value, bool | np.bool_ | str | bytes):
+            raise TypeError
+        return float(value)
     except (TypeError, ValueError):
         raise InputError(f"Expected `{name}` to be a number but got {value!r}.") from None
+
+
+def non_negative(value: Any, name: str) -> float:
+    """`value` as a finite float of at least 0."""
+    number = _number(value, name)
     if not (np.isfinite(number) and number >= 0):
         raise InputError(f"Expected `{name}` to be finite and at least 0 but got {number}.")
     return number
@@ -64,10 +74,7 @@ def non_negative(value: Any, name: str) -> float:
 
 def floor_below(value: Any, lowest: float) -> float:
     """`value` as a float that is at most the smallest similarity."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"Expected `floor` to be a number but got {value!r}.") from None
+    number = _number(value, "floor")
     if not (np.isfinite(number) and number <= lowest):
         raise InputError(
             f"Expected `floor` to be at most the smallest similarity ({lowest}), as a higher one "
@@ -109,6 +116,15 @@ def class_names(
             "once; merge those classes or rename one."
         )
     return listed
+
+
+def finite_sums(largest: float, terms: float, name: str) -> None:
+    """Refuse numbers whose sums would leave the range of float64: a bound there proves nothing."""
+    if not largest * terms <= LARGEST_SUM:
+        raise InputError(
+            f"Expected `{name}` small enough for sums of float64 (up to {LARGEST_SUM:g}) but got "
+            f"{largest:g} in a sum of {terms:g} terms; use other units."
+        )
 
 
 def _first_repeated(entries: Sequence[Any]) -> Any:

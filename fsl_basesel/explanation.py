@@ -76,12 +76,12 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     """Work out the explanation of a choice given in order."""
     scale = problem.n_novel * problem.k
     start = np.array(problem.selected, np.int64)
-    value, index = topk.state_of(problem.columns, start, problem.k + 1, problem.floor)
+    value, index = topk.state_of(problem.columns, start, problem.depth + 1, problem.floor)
     gains = []
     firsts = np.full(len(indices), problem.k)
     base = np.concatenate([start, np.array(indices, np.int64)])
     for at, u in enumerate(indices):
-        local = problem.excess_over(value[:, problem.k - 1], np.array([u]))
+        local = problem.excess_over(value[:, problem.depth - 1], np.array([u]))
         excess = problem.sum_over_shards(local)[0]
         gains.append(excess / scale - problem.modular[u])
         if not excess:
@@ -90,8 +90,8 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     firsts = problem.all_rows(firsts[None]).min(axis=0)
     value, index = problem.all_rows(value), problem.all_rows(index)
     lost = np.empty(problem.n_candidates)
-    topk.losses(value, index, problem.k, lost)
-    serves = _served_by(value, index, problem.k)
+    topk.losses(value, index, problem.depth, lost)
+    serves = _served_by(value, index, problem.depth)
     chosen = tuple(
         ChosenClass(
             index=u,
@@ -143,7 +143,7 @@ def _novel_rows(
             name=problem.novel_names[n],
             neighbours=tuple(
                 (problem.names[u], float(similarity))
-                for u, similarity in zip(index[n, : problem.k], value[n], strict=False)
+                for u, similarity in zip(index[n, : problem.depth], value[n], strict=False)
                 if u >= 0
             ),
             ratio_before=before[n] if math.isfinite(before[n]) else None,

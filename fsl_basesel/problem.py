@@ -246,7 +246,7 @@ class SelectionProblem(MultilinearExtension):
     ) -> None:
         chosen = checks.distinct_columns(selected, "selected", self.n_candidates)
         free = self.n_candidates - len(chosen)
-        lowest = self.lowest_similarity()
+        lowest, highest = self.extent
         natural = min(0.0, lowest)
         self._store(
             m=checks.integer(m, "m", 0, free, f"{free}, the candidates not yet selected,"),
@@ -257,6 +257,12 @@ class SelectionProblem(MultilinearExtension):
             mu=checks.non_negative(mu, "mu"),
             floor=natural if floor is None else checks.floor_below(floor, lowest),
         )
+        largest = max(abs(self.floor), abs(highest))
+        checks.finite_sums(largest, self.n_novel * self.depth, "similarity")
+        checks.finite_sums(self.lam * largest, self.n_candidates, "lam * similarity")
+        if self.cost is not None:
+            priciest = float(np.abs(self.cost).max())
+            checks.finite_sums(self.mu * priciest, self.n_candidates, "mu * cost")
 
     @property
     def n_candidates(self) -> int:
@@ -281,9 +287,17 @@ class SelectionProblem(MultilinearExtension):
         """An array with an entry for each row here, completed by those of other processes."""
         return local
 
-    def lowest_similarity(self) -> float:
-        """The smallest entry of the matrix."""
-        return float(self.columns.min())
+    @cached_property
+    def extent(self) -> tuple[float, float]:
+        """The smallest and the largest entry of the matrix."""
+        if self._owner is not self:
+            return self._owner.extent
+        return float(self.columns.min()), float(self.columns.max())
+
+    @property
+    def depth(self) -> int:
+        """How many entries of a row can count: k, but no more than there are candidates."""
+        return min(self.k, self.n_candidates)
 
     @property
     def similarity(self) -> torch.Tensor:
@@ -324,13 +338,18 @@ class SelectionProblem(MultilinearExtension):
             penalty = penalty + np.where(self.is_selected, 0.0, self.mu * self.cost)
         return penalty
 
-    @cached_property
-    def rounding(self) -> float:
-        """Differences of h up to this are rounding, also where the terms of h cancel each other."""
-        weights = np.abs(self.modular)
-        taken = np.sort(weights[self.unselected])[len(self.unselected) - self.m :]
-        inside = weights[list(self.selected)]
-        return ROUNDING * float(taken.sum() + inside.sum() + abs(self.floor))
+    def rounding(self, *sets: Sequence[int] | np.ndarray) -> float:
+        """Differences of h between sets up to this are rounding, also where terms cancel.
+
+        Only terms of the sets that are compared count: the price of a class that is in none of
+        them says nothing about their difference.
+
+        Args:
+            sets: Chosen columns; B_s is in each of them.
+        """
+        prices = np.abs(self.modular)
+        terms = max(float(prices[np.asarray(chosen, np.int64)].sum()) for chosen in sets)
+        return ROUNDING * (terms + float(prices[list(self.selected)].sum()) + abs(self.floor))
 
     def value(self, indices: Iterable[int]) -> float:
         """h(U) for the columns `indices`, Eq. 3 with the cost term."""
@@ -339,12 +358,13 @@ class SelectionProblem(MultilinearExtension):
 
     def value_of(self, members: np.ndarray) -> float:
         """h for base classes given as an array that includes B_s; nothing is checked."""
-        value, _ = topk.state_of(self.columns, members, self.k, self.floor)
+        value, _ = topk.state_of(self.columns, members, self.depth, self.floor)
         return self.value_from(value, members)
 
     def value_from(self, value: np.ndarray, members: np.ndarray) -> float:
         """h from a top-k state of `members` (see `fsl_basesel.topk`), B_s included."""
-        top = self.mean_over_rows(value[:, : self.k].sum(axis=1)) / self.k
+        top = self.mean_over_rows(value[:, : self.depth].sum(axis=1)) / self.k
+        top += self.floor * (self.k - self.depth) / self.k  # entries no set of classes can fill
         return float(top - np.sort(self.modular[members]).sum())
 
     def mean_over_rows(self, per_row: np.ndarray) -> float:
@@ -359,7 +379,7 @@ class SelectionProblem(MultilinearExtension):
     def gains(self, indices: Iterable[int]) -> torch.Tensor:
         """h(u | U) for every column u, float64 `[|B|]`; -inf for columns that are already in."""
         members = np.array(self.selected + self._choice(indices), np.int64)
-        value, _ = topk.state_of(self.columns, members, self.k, self.floor)
+        value, _ = topk.state_of(self.columns, members, self.depth, self.floor)
         gains = self.gains_over(value[:, -1])
         gains[members] = -np.inf
         return torch.from_numpy(gains)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ class Selection:
         value = problem.value(indices)
         if len(indices) != problem.m:
             raise InputError(f"Expected {problem.m} chosen columns but got {len(indices)}.")
+        if upper_bound is not None and not math.isfinite(upper_bound):
+            upper_bound = None  # says nothing, so it proves nothing
         return cls(
             indices=[int(u) for u in indices],
             names=[problem.names[u] for u in indices],
@@ -152,6 +155,11 @@ def relative_gap(value: float, upper_bound: float) -> float:
         >>> relative_gap(0.75, 1.0)
         0.25
     """
+    if not (math.isfinite(value) and math.isfinite(upper_bound)):
+        raise InputError(
+            f"Expected a finite value and bound but got {value} and {upper_bound}; they prove "
+            "nothing."
+        )
     difference = upper_bound - value
     if difference <= ROUNDING * abs(upper_bound):
         return 0.0

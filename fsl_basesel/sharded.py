@@ -152,9 +152,11 @@ class ShardedProblem(SelectionProblem):
         dist.all_gather_object(values, value, group=self.group)
         return values
 
-    def lowest_similarity(self) -> float:
-        """The smallest similarity on any process."""
-        return min(self.gather(float(self.columns.min())))
+    @cached_property
+    def extent(self) -> tuple[float, float]:
+        """The smallest and the largest similarity on any process."""
+        lows, highs = zip(*self.gather((self.columns.min(), self.columns.max())), strict=True)
+        return float(min(lows)), float(max(highs))
 
     @cached_property
     def _device(self) -> torch.device:

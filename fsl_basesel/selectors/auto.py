@@ -9,7 +9,7 @@ import numpy as np
 
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
-from fsl_basesel.selectors.dual import solve_dual
+from fsl_basesel.selectors.dual import check_effort, solve_dual
 from fsl_basesel.selectors.greedy_target import lazy_greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
 
@@ -28,6 +28,9 @@ class Auto(Selector):
 
     gap: float = 0.0
     max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         start = improve_by_swaps(problem, lazy_greedy(problem))

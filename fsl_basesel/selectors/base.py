@@ -86,16 +86,23 @@ class Selector(ABC):
                 f"Expected a problem on one process for method {self.name!r}, which looks at all "
                 f"rows at once, but got one on {problem.shards}; use another method."
             )
+        for selector in self.nested():
+            selector.require_shardable(problem)
+
+    def nested(self) -> list[Selector]:
+        """The selectors among the hyper-parameters, whose contracts are this one's too."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return [value for value in values if isinstance(value, Selector)]
 
     def settings(self) -> dict[str, object]:
-        """The hyper-parameters as plain types, nested selectors by name."""
+        """The hyper-parameters as plain types, nested selectors with theirs."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: _plain(value) for name, value in values.items()}
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Selector):
-        return value.name
+        return {"method": value.name, **value.settings()}
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from fsl_basesel import checks
 from fsl_basesel.compiled import kernel
-from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.progress import report
 from fsl_basesel.rounding import pipage, randomised_pipage
@@ -52,6 +52,7 @@ class ContinuousDoubleGreedy(Selector):
     def check(self) -> None:
         """Refuse settings that do not exist before any work is done."""
         one_of(self.rounding, ("deterministic", "randomised"), "rounding")
+        checks.integer(self.steps, "steps", 1, None, "")
 
     def round(
         self, problem: SelectionProblem, x: np.ndarray, generator: np.random.Generator
@@ -90,8 +91,7 @@ def fractional_batch(
         steps: T, how many steps the climb takes.
         backend: Of the gradient.
     """
-    if steps < 1:
-        raise InputError(f"Expected `steps` to be at least 1 but got {steps}.")
+    checks.integer(steps, "steps", 1, None, "")
     # To the end at once: x begins near 0, where walks go far, and rounding needs them anyway.
     _ = problems[0].sorted_rows
     free = problems[0].unselected

@@ -16,8 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fsl_basesel import topk
-from fsl_basesel.errors import InputError
+from fsl_basesel import checks, topk
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.problem import COLUMN_BLOCK, ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
@@ -51,6 +50,9 @@ class LagrangianDual(Selector):
     gap: float = 0.0
     max_steps: int | None = None
 
+    def __post_init__(self) -> None:
+        check_effort(self.gap, self.max_steps)
+
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         result = solve_dual(problem, lazy_greedy(problem), self.gap, self.max_steps)
         return Choice(result.indices, result.upper_bound)
@@ -80,8 +82,7 @@ def solve_dual(
         gap: Relative gap at which to stop.
         max_steps: Most subgradient steps; None is `step_budget(problem)`.
     """
-    if not gap >= 0:
-        raise InputError(f"Expected `gap` to be at least 0 but got {gap}.")
+    check_effort(gap, max_steps)
     search = _Search(problem, np.asarray(start, np.int64))
     budget = step_budget(problem) if max_steps is None else max_steps
     for step in range(budget):
@@ -96,6 +97,13 @@ def solve_dual(
         upper_bound=search.upper_bound,
         steps=search.steps,
     )
+
+
+def check_effort(gap: float, max_steps: int | None) -> None:
+    """Refuse a gap or a number of steps that no search can have; without a step, no bound."""
+    checks.non_negative(gap, "gap")
+    if max_steps is not None:
+        checks.integer(max_steps, "max_steps", 1, None, "")
 
 
 def step_budget(problem: SelectionProblem) -> int:
@@ -115,9 +123,10 @@ class _Search:
         self.free = problem.unselected
         self.best_set = start
         members = np.concatenate([self.inside, start])
-        value, _ = topk.state_of(problem.columns, members, problem.k, problem.floor)
+        value, _ = topk.state_of(problem.columns, members, problem.depth, problem.floor)
         self.best_value = problem.value_from(value, members)
         self.bound = np.inf
+        self.bound_set = start  # the columns whose terms the bound consists of
         self.steps = 0
         self.step_length = 1.0
         self.idle = 0
@@ -129,24 +138,24 @@ class _Search:
     @property
     def upper_bound(self) -> float:
         """The optimum is the best value met or lies below the bound of what is left."""
-        beyond = self.bound - self.best_value > self.problem.rounding
-        return self.bound if beyond else self.best_value
+        return self.bound if self.bound - self.best_value > self._rounding() else self.best_value
 
     def closed(self, gap: float) -> bool:
-        allowed = max(gap, ROUNDING) * abs(self.bound) + self.problem.rounding
+        allowed = max(gap, ROUNDING) * abs(self.bound) + self._rounding()
         return self.bound < np.inf and self.bound - self.best_value <= allowed
 
     def advance(self) -> bool:
         """One evaluation and one step; False when nothing more can be gained."""
         self.steps += 1
         bound, reduced, top = self._evaluate(self.thresholds)
+        chosen = self.free[top]
         if bound < self.bound - ROUNDING * abs(bound):
             self.bound, self.best_thresholds, self.idle = bound, self.thresholds, 0
+            self.bound_set = self._with_fixed(chosen)
         else:
             self.idle += 1
-        chosen = self.free[top]
         if self.idle == 0 or self.steps % 5 == 0:
-            self._recover(chosen)
+            self._recover(self._with_fixed(chosen))
         if self._fix(bound, reduced, top):
             return True
         if self.idle >= PATIENCE:
@@ -163,7 +172,7 @@ class _Search:
         Where that leaves classes nobody needs, others that add nothing either take their places.
         """
         better = np.array(improve_by_swaps(self.problem, self.best_set), np.int64)
-        self._recover_all(better)
+        self._recover(better)
         self.best_set = with_next_neighbours(self.problem, self.best_set)
         self.best_value = max(self.best_value, self._value_of(self.best_set))
 
@@ -203,11 +212,13 @@ class _Search:
         self.thresholds = np.maximum(problem.floor, self.thresholds - stride * self.direction)
         return True
 
-    def _recover(self, chosen: np.ndarray) -> None:
-        fixed_in = self.inside[len(self.problem.selected) :]
-        self._recover_all(np.concatenate([fixed_in, chosen]))
+    def _rounding(self) -> float:
+        return self.problem.rounding(self.best_set, self.bound_set)
 
-    def _recover_all(self, candidate_set: np.ndarray) -> None:
+    def _with_fixed(self, chosen: np.ndarray) -> np.ndarray:
+        return np.concatenate([self.inside[len(self.problem.selected) :], chosen])
+
+    def _recover(self, candidate_set: np.ndarray) -> None:
         value = self._value_of(candidate_set)
         if value > self.best_value:
             self.best_value, self.best_set = value, candidate_set
@@ -222,13 +233,16 @@ class _Search:
         Forcing column u in (or out) lowers D by the difference to the column it displaces. If that
         falls below the best value met, no selection better than that one has u in (or out).
         """
-        slack = bound - self.best_value + ROUNDING * abs(bound) + self.problem.rounding
+        chosen = self._with_fixed(self.free[top])
+        slack = bound - self.best_value + ROUNDING * abs(bound)
+        slack += self.problem.rounding(self.best_set, chosen)
         if slack > 0.9 * self.fixed_at or not 0 < len(top) < len(self.free):
             return False
         self.fixed_at = slack
         in_top = np.zeros(len(self.free), bool)
         in_top[top] = True
         last_in, first_out = reduced[in_top].min(), reduced[~in_top].max()
+        slack = slack + ROUNDING * np.abs(self.problem.modular[self.free])
         must_leave = ~in_top & (last_in - reduced > slack)
         must_stay = in_top & (reduced - first_out > slack)
         if not (must_leave.any() or must_stay.any()):

@@ -75,7 +75,7 @@ def with_next_neighbours(problem: SelectionProblem, members: np.ndarray) -> np.n
     if least_gain(problem) < 0.0:
         return chosen
     both = np.concatenate([np.array(problem.selected, np.int64), chosen])
-    _, index = topk.state_of(problem.columns, both, problem.k, problem.floor)
+    _, index = topk.state_of(problem.columns, both, problem.depth, problem.floor)
     listed = np.zeros(problem.n_candidates)
     listed[index[index >= 0]] = 1.0
     kept = np.sort(chosen[problem.sum_over_shards(listed)[chosen] > 0.0])

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
@@ -30,6 +31,9 @@ class KMedoids(Selector):
     guarantee: ClassVar[str] = "none"
 
     max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        checks.integer(self.max_iterations, "max_iterations", 0, None, "")
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         if problem.centroids is None:

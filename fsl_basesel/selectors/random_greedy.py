@@ -36,7 +36,7 @@ class RandomGreedy(Selector):
 
 def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
     selected = np.array(problem.selected, np.int64)
-    state = topk.state_of(problem.columns, selected, problem.k, problem.floor)
+    state = topk.state_of(problem.columns, selected, problem.depth, problem.floor)
     gains = RowwiseGains(problem, *state)
     taken = problem.is_selected.copy()
     picks = []
@@ -50,13 +50,13 @@ def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]
 
 def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarray:
     everything = np.concatenate([np.array(problem.selected, np.int64), problem.unselected])
-    value, index = topk.state_of(problem.columns, everything, problem.k + 1, problem.floor)
+    value, index = topk.state_of(problem.columns, everything, problem.depth + 1, problem.floor)
     free = problem.unselected
     lost = np.empty(problem.n_candidates)
     count = len(free) - problem.m
     present = np.ones(problem.n_candidates, bool)
     for _ in range(count):
-        topk.losses(value, index, problem.k, lost)
+        topk.losses(value, index, problem.depth, lost)
         gains = np.full(problem.n_candidates, -np.inf)
         total = problem.sum_over_shards(lost)
         gains[free] = problem.modular[free] - total[free] / (problem.n_novel * problem.k)

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fsl_basesel import topk
+from fsl_basesel import checks, topk
 from fsl_basesel.compiled import kernel
+from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 from fsl_basesel.selectors.greedy_target import GreedyOnTarget, greedy_order
 
-# An exchange must gain more than rounding could fake, relative to the size of the gains.
+# An exchange must gain more than rounding could fake, relative to the terms that it changes.
 TOLERANCE = 1e-12
 # Candidates whose prices are summed over the processes of a sharded problem in one message.
 PRICED_AT_ONCE = 64
@@ -35,6 +36,14 @@ class WithSwaps(Selector):
     selector: Selector = field(default_factory=GreedyOnTarget)
     max_passes: int = 100
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.selector, Selector):
+            raise InputError(
+                "Expected `selector` to be a selector, for example GreedyOnTarget(), but got "
+                f"{self.selector!r}."
+            )
+        checks.integer(self.max_passes, "max_passes", 0, None, "")
+
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         start = self.selector.choose(problem, generator)
         better = improve_by_swaps(problem, start.indices, self.max_passes)
@@ -54,11 +63,13 @@ def improve_by_swaps(
     if not len(chosen) or len(chosen) == len(problem.unselected):
         return chosen.tolist()
     members = np.concatenate([np.array(problem.selected, np.int64), chosen])
-    value, index = topk.state_of(problem.columns, members, problem.k + 1, problem.floor)
+    value, index = topk.state_of(problem.columns, members, problem.depth + 1, problem.floor)
     first = len(problem.selected)  # columns of B_s stay: only positions from here on may leave
     outside = np.setdiff1d(problem.unselected, chosen)
     before = problem.value_from(value, members)
-    size = max(1e-300, float(np.abs(problem.gains_over(value[:, -2])).max()), abs(before))
+    prices = problem.modular[members].sum()
+    best = problem.gains_over(value[:, -2], outside) + problem.modular[outside]
+    size = max(1e-300, float(best.max()), abs(before + prices))  # of sums of similarities alone
     if problem.shards > 1:
         swaps = _swaps_together(
             problem, members, first, outside, value, index, max_passes, TOLERANCE * size
@@ -142,11 +153,12 @@ def _swap_passes(
         idle += 1
         u = outside[at]
         gain = _price(columns, u, value, index, where, saved)
-        best, out = tolerance, -1
+        best, out = 0.0, -1
         for i in range(first, members.shape[0]):
             v = members[i]
             change = (gain + saved[i] - lost[v]) / scale - modular[u] + modular[v]
-            if change > best:
+            prices = TOLERANCE * (abs(modular[u]) + abs(modular[v]))
+            if change > best and change > tolerance + prices:
                 best, out = change, i
         if out < 0:
             continue
@@ -186,15 +198,17 @@ def _swaps_together(
     while idle < len(outside) and visits < max_passes * len(outside):
         at = visits % len(outside)
         block = outside[at : at + min(PRICED_AT_ONCE, len(outside) - idle)]
-        prices: np.ndarray = np.empty((len(block), len(members) + 1))
-        for row, u in zip(prices, block, strict=True):
+        priced: np.ndarray = np.empty((len(block), len(members) + 1))
+        for row, u in zip(priced, block, strict=True):
             row[-1] = _price(problem.columns, u, value, index, where, row[:-1])
-        topk.losses(value, index, problem.k, lost)
-        total = problem.sum_over_shards(np.vstack([prices, np.append(lost[members], 0.0)]))
-        prices, losses = total[:-1], total[-1, first:-1]
-        change = (prices[:, -1:] + prices[:, first:-1] - losses) / scale
+        topk.losses(value, index, problem.depth, lost)
+        total = problem.sum_over_shards(np.vstack([priced, np.append(lost[members], 0.0)]))
+        priced, losses = total[:-1], total[-1, first:-1]
+        change = (priced[:, -1:] + priced[:, first:-1] - losses) / scale
         change += problem.modular[members[first:]] - problem.modular[block, None]
-        helps = np.flatnonzero(change.max(axis=1) > tolerance)
+        prices = np.abs(problem.modular[members[first:]]) + np.abs(problem.modular[block, None])
+        change[change <= tolerance + TOLERANCE * prices] = 0.0
+        helps = np.flatnonzero(change.max(axis=1) > 0.0)
         visits += int(helps[0]) + 1 if len(helps) else len(block)
         idle = 0 if len(helps) else idle + len(block)
         if len(helps):

@@ -43,9 +43,9 @@ def greedy_beyond_k(
         greedy: How to pick with one K.
     """
     members = np.concatenate([np.array(problem.selected, np.int64), start])
-    value, index = topk.state_of(problem.columns, members, problem.k, problem.floor)
+    value, index = topk.state_of(problem.columns, members, problem.depth, problem.floor)
     picks = greedy(problem, value, index, candidates, count)
-    k, kth = problem.k, value[:, -1].copy()
+    k, kth = problem.depth, value[:, -1].copy()
     # With a K beyond |members| rows still have room: a class that adds nothing there never does.
     while len(picks) < count and k <= len(members) + len(picks):
         base = np.sort(np.concatenate([members, picks]))  # in order of memory

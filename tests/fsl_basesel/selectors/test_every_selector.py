@@ -113,7 +113,7 @@ def test_unknown_method_and_bad_settings_are_refused() -> None:
         fb.select(problem, seed=-1)
     with pytest.raises(fb.InputError, match=r"`form` .*'eager'"):
         fb.GreedyOnTarget(form="eager").select(problem)
-    with pytest.raises(fb.InputError, match="`gap` to be at least 0"):
+    with pytest.raises(fb.InputError, match="`gap` to be finite and at least 0"):
         fb.LagrangianDual(gap=-1.0).select(problem)
 
 
