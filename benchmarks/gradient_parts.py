@@ -13,9 +13,9 @@ from functools import partial
 
 import numpy as np
 import torch
+from gradient import rows_of
+from timing import CLOCKS
 
-from fsl_basesel.bench.gradient import rows_of
-from fsl_basesel.bench.timing import CLOCKS
 from fsl_basesel.multilinear import SortedRows, cpu, odds, value_and_gradient
 from fsl_basesel.multilinear.order import likely_reach
 

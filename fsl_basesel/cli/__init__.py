@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import io
 import os
 import sys
@@ -20,7 +19,6 @@ COMMANDS = {
     "fit": "train on base classes that are chosen during the run, described by a YAML file",
     "report": "one HTML page of what a run came to, and its figures for papers",
     "reproduce": "run the experiments of the paper, on its data or on embedded data",
-    "bench": "measure speed on this machine",
 }
 """Commands and what they do; each is a module of this package with `add_arguments` and `run`."""
 
@@ -46,8 +44,7 @@ class CommandParser(argparse.ArgumentParser):
         if self.module is not None:
             module, self.module = importlib.import_module(self.module), None
             module.add_arguments(self)
-            if hasattr(module, "run"):  # `bench` has commands of its own, which do
-                self.set_defaults(run=module.run)
+            self.set_defaults(run=module.run)
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -70,18 +67,8 @@ def build_parser() -> CommandParser:
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     for name, purpose in COMMANDS.items():
-        module = f"{__name__}.{name}"
-        if name != "bench" or bench_names():
-            commands.add_parser(name, help=purpose, module=module)
+        commands.add_parser(name, help=purpose, module=f"{__name__}.{name}")
     return parser
-
-
-def bench_names() -> list[str]:
-    """The benchmarks that are there: modules of `fsl_basesel.bench` that a command may run."""
-    known = ("select", "gradient", "episodes", "fit")
-    if importlib.util.find_spec("fsl_basesel.bench") is None:
-        return []
-    return [name for name in known if importlib.util.find_spec(f"fsl_basesel.bench.{name}")]
 
 
 class ShowVersion(argparse.Action):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from fsl_basesel.bench.triton_resources import KERNELS, TARGETS, main, measure
+from triton_resources import KERNELS, TARGETS, main, measure
 
 pytest.importorskip("triton")
 

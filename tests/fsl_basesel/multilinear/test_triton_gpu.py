@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gradient_cuda
 import numpy as np
 import pytest
 import torch
 
 from fsl_basesel import SelectionProblem
-from fsl_basesel.bench import gradient_cuda
 from fsl_basesel.multilinear import cpu, device_steps
 from fsl_basesel.multilinear import triton as backend
 from fsl_basesel.multilinear.order import SortedRows

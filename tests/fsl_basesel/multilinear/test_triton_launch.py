@@ -6,13 +6,13 @@ import argparse
 import subprocess
 import sys
 
+import gradient_cuda
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsl_basesel.bench import gradient_cuda
 from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear import value_and_gradient
 from fsl_basesel.multilinear.order import SortedRows

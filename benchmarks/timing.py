@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import math
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.parallel import thread_count
 from fsl_basesel.selection import library_version
@@ -93,3 +96,18 @@ def interleaved(
 def write_csv(path: str | os.PathLike[str], timings: list[Timing]) -> None:
     """One row a timing; the file is whole or not there."""
     write_text(path, csv_text(asdict(timing) for timing in timings))
+
+
+def main(
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    run: Callable[[argparse.Namespace], int],
+    words: Sequence[str] | None = None,
+) -> int:
+    """Run a benchmark with the words of the command line; bad input is one line and code 2."""
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args(words))
+    except InputError as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2

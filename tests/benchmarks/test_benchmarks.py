@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import ModuleType
 
+import gradient
+import growth
 import numpy as np
 import pytest
+import selection
 import torch
+from paper_gradient import gradient as paper_gradient
+from timing import main
 
 import fsl_basesel as fb
-from fsl_basesel.bench import gradient, growth
-from fsl_basesel.bench.paper_gradient import gradient as paper_gradient
-from fsl_basesel.cli import main
 from fsl_basesel.multilinear import SortedRows
 
 
@@ -34,7 +37,7 @@ def test_gradient_benchmark_writes_its_figures(
 ) -> None:
     path = tmp_path / "figures" / "gradient.csv"
     arguments = ["--shapes", "100x400", "--k", "3", "--mean", "0.25", "--rounds", "2"]
-    assert main(["bench", "gradient", *arguments, "--csv", str(path)]) == 0
+    assert main(gradient.add_arguments, gradient.run, [*arguments, "--csv", str(path)]) == 0
     with path.open() as file:
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == list(gradient.COLUMNS)
@@ -55,7 +58,7 @@ def test_a_sample_of_rows_is_marked_as_such(monkeypatch: pytest.MonkeyPatch) -> 
 def test_select_benchmark_runs(tmp_path: Path) -> None:
     path = tmp_path / "select.csv"
     arguments = ["--sizes", "small", "--rounds", "1", "--csv", str(path)]
-    assert main(["bench", "select", *arguments]) == 0
+    assert main(selection.add_arguments, selection.run, arguments) == 0
     assert path.read_text().startswith("setting,name,median")
 
 
@@ -69,11 +72,11 @@ def test_growth_is_plotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["select", "--sizes", "huge"], ["gradient", "--shapes", "1x1"], ["gradient", "--k", "a"]],
+    ("script", "arguments"),
+    [(selection, "--sizes huge"), (gradient, "--shapes 1x1"), (gradient, "--k a")],
 )
 def test_bad_arguments_get_one_line(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+    script: ModuleType, arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", *arguments]) == 2
+    assert main(script.add_arguments, script.run, arguments.split()) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1

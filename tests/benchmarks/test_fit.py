@@ -1,13 +1,13 @@
-"""`fsl-basesel bench fit` runs and says what it should; how fast is not tested."""
+"""The benchmark of `trainer.fit` runs and says what it should; how fast is not tested."""
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
 
+import fit
 import pytest
-
-from fsl_basesel.cli import main
+from timing import main
 
 SMALL = ["--classes", "3", "--images", "8", "--epochs", "4"]
 SMALL_COLD_START = [
@@ -18,7 +18,7 @@ SMALL_COLD_START = [
 
 def test_both_parts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "figures.csv"
-    assert main(["bench", "fit", *SMALL, *SMALL_COLD_START, "--csv", str(out)]) == 0
+    assert main(fit.add_arguments, fit.run, [*SMALL, *SMALL_COLD_START, "--csv", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "An epoch of 3 x 8 images" in shown
     assert "Cold start 2-3, 1 epochs a stage" in shown
@@ -38,11 +38,11 @@ def test_both_parts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_sizes_that_measure_nothing_are_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", "fit", *words]) == 2
+    assert main(fit.add_arguments, fit.run, words) == 2
     assert "Expected at least 1 class and image and at least 3 epochs" in capsys.readouterr().err
 
 
 def test_a_schedule_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SMALL, "--cold-start-epochs", "1", "--schedule", "2;3"]
-    assert main(["bench", "fit", *words]) == 2
+    assert main(fit.add_arguments, fit.run, words) == 2
     assert "--schedule to be numbers with commas" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """Compile the Triton kernels ahead of time and print what they take: no GPU is needed.
 
-python -m fsl_basesel.bench.triton_resources --target sm_90 --k 5 --k 10
+python benchmarks/triton_resources.py --target sm_90 --k 5 --k 10
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _row(found: Sequence[Resources]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a Markdown table: registers a thread and, in brackets, resident warps, per target."""
-    parser = argparse.ArgumentParser(prog="python -m fsl_basesel.bench.triton_resources")
+    parser = argparse.ArgumentParser(prog="python benchmarks/triton_resources.py")
     parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
     parser.add_argument("--kernel", action="append", choices=KERNELS, help="default: all")
     parser.add_argument("--k", action="append", type=int, help=f"default: {STATE_COUNTS}")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from timing import interleaved
 
-from fsl_basesel.bench.timing import interleaved
 from fsl_basesel.multilinear import SortedRows, value_and_gradient
 
 AXES = {

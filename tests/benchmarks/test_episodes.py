@@ -6,10 +6,10 @@ import argparse
 import csv
 from pathlib import Path
 
+import episodes
 import pytest
 import torch
 
-from fsl_basesel.bench import episodes
 from fsl_basesel.errors import InputError
 
 SMALL = "--ways 4 --shots 1 --queries 3 --classes 6 --images 9 --dims 8 --rounds 2".split()

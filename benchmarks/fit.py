@@ -1,4 +1,6 @@
-"""`fsl-basesel bench fit`: what choosing classes inside `trainer.fit` costs.
+"""What choosing classes inside `trainer.fit` costs.
+
+    python benchmarks/fit.py
 
 First the overhead of an epoch: the same model on the same images in memory, trained by Lightning
 alone on a static data set and with the data module and a selection callback. The two runs take
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 import tempfile
 import threading
 import time
@@ -21,8 +24,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from timing import CLOCKS, Timing, main, write_csv
 
-from fsl_basesel.bench.timing import CLOCKS, Timing, write_csv
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import thread_count
 from fsl_basesel.selection import library_version
@@ -260,3 +263,7 @@ def _timing(setting: str, name: str, seconds: list[float], clock: str = "wall") 
         version=library_version(),
         clock=clock,
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main(add_arguments, run))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
+import demo_memory
 import pytest
 
 pytestmark = pytest.mark.skipif(
@@ -22,13 +22,6 @@ sys.exit(child.wait() or 3)
 
 
 def test_the_memory_of_all_processes_counts() -> None:
-    path = Path(__file__).resolve().parents[3] / "benchmarks" / "demo_memory.py"
-    spec = importlib.util.spec_from_file_location("demo_memory", path)
-    assert spec is not None
-    assert spec.loader is not None
-    demo_memory = importlib.util.module_from_spec(spec)
-    sys.modules["demo_memory"] = demo_memory  # dataclasses look their module up
-    spec.loader.exec_module(demo_memory)
     code, peak, _ = demo_memory.watch([sys.executable, "-c", HOLDER])
     assert code == 3
     assert len(peak.each) == 2

@@ -1,4 +1,6 @@
-"""`fsl-basesel bench select`: the greedy selection against submodlib and apricot, in one run.
+"""The greedy selection against submodlib and apricot, in one run.
+
+    python benchmarks/selection.py
 
 K = 1 and lam = 0, facility location, is where those libraries can play. Rounds are interleaved, so
 that a slow moment of the machine hits everyone; medians and 20/80 quantiles are reported.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,8 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from timing import Timing, interleaved, main, write_csv
 
-from fsl_basesel.bench.timing import Timing, interleaved, write_csv
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.auto import Auto
@@ -164,3 +167,7 @@ def _table(problem: SelectionProblem, timings: list[Timing], picks: dict[str, li
             f"{problem.value(picks[timing.name]):.6f}",
         )
     return table
+
+
+if __name__ == "__main__":
+    sys.exit(main(add_arguments, run))

@@ -1,4 +1,6 @@
-"""`fsl-basesel bench gradient`: every backend against the paper's method, in one run.
+"""Every backend against the paper's method, in one run.
+
+    python benchmarks/gradient.py
 
 Rounds are interleaved; medians and 20/80 quantiles are reported and written to CSV. What is short
 is repeated within its turn. The memory floor is the time to read the sorted rows once, all of them,
@@ -9,20 +11,21 @@ use too, `--clock processor` counts the time this program was running.
 from __future__ import annotations
 
 import argparse
+import sys
 from itertools import product
 from pathlib import Path
 
+import gradient_cuda
 import numpy as np
 import torch
+from growth import plot_growth
+from paper_gradient import gradient as paper_gradient
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from selection import clustered_problem
+from timing import CLOCKS, Timing, interleaved, main, write_csv
 
-from fsl_basesel.bench import gradient_cuda
-from fsl_basesel.bench.growth import plot_growth
-from fsl_basesel.bench.paper_gradient import gradient as paper_gradient
-from fsl_basesel.bench.select import clustered_problem
-from fsl_basesel.bench.timing import CLOCKS, Timing, interleaved, write_csv
 from fsl_basesel.compiled import kernel
 from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear import SortedRows, value_and_gradient
@@ -178,3 +181,7 @@ def _cells(timings: list[Timing]) -> list[str]:
 def _milliseconds(seconds: float) -> str:
     """Three digits, and no exponent for long times."""
     return f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(add_arguments, run))

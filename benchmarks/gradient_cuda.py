@@ -1,4 +1,4 @@
-"""`fsl-basesel bench gradient --device cuda`: the Triton kernels on the GPU at hand.
+"""The Triton kernels on the GPU at hand.
 
 Times are taken with CUDA events, rounds interleaved; each contender also runs from a captured CUDA
 graph, which leaves out what the host takes to launch. The bandwidth is the least traffic the
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from timing import Timing, write_csv
 from torch import Tensor
 
-from fsl_basesel.bench.timing import Timing, write_csv
 from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear import chunked
 from fsl_basesel.multilinear.device_steps import double_greedy_steps
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure, print the table, write the CSV if one is asked for.
 
     Args:
-        args: of `fsl-basesel bench gradient`.
+        args: of `python benchmarks/gradient.py`.
 
     Raises:
         InputError: where torch finds no such GPU, or arguments cannot be read.

@@ -1,4 +1,6 @@
-"""`fsl-basesel bench episodes`: few-shot episodes against learn2learn and easyfsl, in one run.
+"""Few-shot episodes against learn2learn and easyfsl, in one run.
+
+    python benchmarks/episodes.py
 
 All draw from the same cached features, and every head classifies an episode of its own draw. What
 is compared: drawing an episode with its features, a whole episode with cosines, and one with
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,9 +21,9 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
+from timing import Timing, interleaved, main, write_csv
 from torch import Tensor
 
-from fsl_basesel.bench.timing import Timing, interleaved, write_csv
 from fsl_basesel.errors import InputError
 
 Work = Callable[[], object]
@@ -199,3 +202,7 @@ def _table(part: str, timings: list[Timing]) -> Table:
             f"{timing.median / timings[0].median:.1f}",
         )
     return table
+
+
+if __name__ == "__main__":
+    sys.exit(main(add_arguments, run))

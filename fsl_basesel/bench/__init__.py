@@ -1,1 +1,0 @@
-"""Benchmarks: each measures in one interleaved run and reports medians and ratios."""
