@@ -122,43 +122,41 @@ def stage_of_choice(run: Run) -> dict[str, int]:
 
 def map_of(run: Run) -> ClassMap | None:
     """The map of the last selection whose centroids were kept; None if there is none."""
-    stage = next((one for one in reversed(run.stages) if one.classes is not None), None)
-    if stage is None or stage.classes is None:
+    stage = next((one for one in reversed(run.stages) if one.candidates is not None), None)
+    if stage is None or stage.candidates is None:
         return None
-    classes = stage.classes
+    candidates, novel = stage.candidates, stage.novel
     chosen, before = set(stage.selection.indices), set(stage.before)
     kinds = [
-        CHOSEN if u in chosen else BEFORE if u in before else REST
-        for u in range(len(classes.candidates))
+        CHOSEN if u in chosen else BEFORE if u in before else REST for u in range(len(candidates))
     ]
     base = [u for u, kind in enumerate(kinds) if kind != REST]
     rest = [u for u, kind in enumerate(kinds) if kind == REST]
-    count = 0 if classes.novel is None else len(classes.novel)
+    count = 0 if novel is None else len(novel)
     shown_novel = thinned(count, MAP_POINTS // 3)
     shown_base = [base[i] for i in thinned(len(base), MAP_POINTS // 3)]
     room = MAP_POINTS - len(shown_novel) - len(shown_base)
     shown_rest = [rest[i] for i in thinned(len(rest), room)]
     columns = shown_rest + shown_base
-    parts = [classes.candidates[columns]]
-    if classes.novel is not None:
-        parts.append(classes.novel[shown_novel])
+    parts = [candidates.values[columns]]
+    if novel is not None:
+        parts.append(novel.values[shown_novel])
     plane = class_map(np.concatenate(parts))
     when = stage_of_choice(run)
-    place = {classes.candidate_names[u]: i for i, u in enumerate(columns)}
+    position = {candidates.names[u]: i for i, u in enumerate(columns)}
     links = {
-        row.name: tuple(place[name] for name, _ in row.neighbours if name in place)
+        row.name: tuple(position[name] for name, _ in row.neighbours if name in position)
         for row in stage.selection.explanation.novel
     }
     points = []
     for (x, y), u in zip(plane, columns, strict=False):
-        name = classes.candidate_names[u]
-        group = classes.candidate_groups[u] if classes.candidate_groups else ""
+        name, group = candidates.names[u], candidates.groups[u] if candidates.groups else ""
         points.append(Point(float(x), float(y), name, group, kinds[u], when.get(name, 0), ()))
     for (x, y), n in zip(plane[len(columns) :], shown_novel, strict=True):
-        name = classes.novel_names[n]
-        group = classes.novel_groups[n] if classes.novel_groups else ""
+        assert novel is not None
+        name, group = novel.names[n], novel.groups[n] if novel.groups else ""
         points.append(Point(float(x), float(y), name, group, NOVEL, 0, links.get(name, ())))
-    return ClassMap(points, len(classes.candidates) + count, stage)
+    return ClassMap(points, len(candidates) + count, stage)
 
 
 def reference_of(stage: Stage) -> Reference | None:
@@ -167,16 +165,17 @@ def reference_of(stage: Stage) -> Reference | None:
     They do not if they were not kept, if the matrix would be large, or if the selection was made
     with other similarities or with costs: then its value cannot be computed from them.
     """
-    classes, selection = stage.classes, stage.selection
-    if classes is None or not stage.informed:
+    candidates, novel, selection = stage.candidates, stage.novel, stage.selection
+    if candidates is None or not stage.informed:
         return None
-    rows = len(classes.candidates if classes.novel is None else classes.novel)
-    if rows * len(classes.candidates) > _MATRIX:
+    if len(candidates if novel is None else novel) * len(candidates) > _MATRIX:
         return None
     settings = selection.hyperparameters
     names = ("m", "k", "lam", "selected")
     problem = SelectionProblem.from_centroids(
-        classes.candidates, classes.novel, **{name: settings[name] for name in names}
+        candidates.values,
+        None if novel is None else novel.values,
+        **{name: settings[name] for name in names},
     )
     if not math.isclose(problem.value(selection.indices), selection.value, rel_tol=1e-4):
         return None

@@ -72,7 +72,7 @@ def _header(run: Run) -> list[str]:
     if run.stages:
         settings = run.stages[-1].selection.hyperparameters
         chosen = len(run.stages[-1].before) + len(run.stages[-1].selection.indices)
-        general = last is not None and last.classes is not None and last.classes.novel is None
+        general = last is not None and last.general
         candidates = settings.get("n_candidates", 0)
         stages = f" in {count(len(run.stages), 'stage')}" if len(run.stages) > 1 else ""
         target = "no particular task" if general else "tasks not known yet"

@@ -1,18 +1,13 @@
 """A map of classes: points in the plane such that classes with similar features are neighbours.
 
-t-SNE (van der Maaten and Hinton, 2008) on cosine distances, started from the principal components,
-so that there is nothing random in it; where machines differ in the last digit of a product, maps
-may still turn out differently, as good as each other. The sums over all pairs are exact: a map has
-at most a thousand points, since more cannot be told apart on a page.
+t-SNE (van der Maaten and Hinton, 2008) of scikit-learn on unit vectors, started from the principal
+components, so that nothing in it is random. Machines that differ in the last digit of a product may
+still draw different maps, each as good as the other.
 """
 
 from __future__ import annotations
 
 import numpy as np
-
-ITERATIONS, EXAGGERATED = 350, 100
-"""Steps in all, and those at the start in which neighbours attract each other more."""
-EXAGGERATION = 12.0
 
 
 def class_map(centroids: np.ndarray, perplexity: float = 20.0) -> np.ndarray:
@@ -37,9 +32,18 @@ def class_map(centroids: np.ndarray, perplexity: float = 20.0) -> np.ndarray:
     start = principal_components(unit)
     if len(unit) < 8 or not start.any():
         return _framed(start)
-    distances = np.maximum(0.0, 2 - 2 * (unit @ unit.T))
-    affinities = _affinities(distances, min(perplexity, (len(unit) - 1) / 3))
-    return _framed(principal_components(_descend(affinities, start)))  # wider than high
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    # Classes that coincide would never part; a spiral of a millionth tells them apart.
+    turn = np.arange(len(unit))[:, None] * 2.399963 + np.array([0.0, -np.pi / 2])
+    spiral = np.sqrt(np.arange(len(unit)) + 1)[:, None] * np.cos(turn)
+    begin = start / max(start[:, 0].std(), 1e-12) * 1e-4 + 1e-6 * spiral
+    neighbours = min(perplexity, (len(unit) - 1) / 3)
+    tsne = TSNE(perplexity=neighbours, init=begin.astype(np.float32), max_iter=500, random_state=0)
+    with threadpool_limits(1):  # repeatable, and threads that share a core make it slower
+        plane = np.asarray(tsne.fit_transform(unit.astype(np.float32)), np.float64)
+    return _framed(principal_components(plane))  # wider than high
 
 
 def principal_components(points: np.ndarray) -> np.ndarray:
@@ -53,68 +57,6 @@ def principal_components(points: np.ndarray) -> np.ndarray:
         if len(column) and column[np.abs(column).argmax()] < 0:
             column *= -1
     return plane
-
-
-def _affinities(distances: np.ndarray, perplexity: float) -> np.ndarray:
-    """Symmetric probabilities of being neighbours; each row's width found by bisection."""
-    count = len(distances)
-    squared = distances.copy()
-    np.fill_diagonal(squared, np.inf)
-    squared -= squared.min(axis=1, keepdims=True)  # classes that coincide are no problem then
-    low: np.ndarray = np.zeros(count)
-    high: np.ndarray = np.full(count, np.inf)
-    typical = np.where(np.isfinite(squared), squared, 0.0).mean()
-    beta: np.ndarray = np.full(count, 1 / max(typical, 1e-12))
-    target = np.log(perplexity)
-    for _ in range(60):
-        weights = np.exp(-squared * beta[:, None])
-        total = weights.sum(axis=1)
-        product = np.where(np.isfinite(squared), squared, 0.0) * weights
-        entropy = np.log(total) + beta * product.sum(axis=1) / total
-        wide = entropy > target
-        low, high = np.where(wide, beta, low), np.where(wide, high, beta)
-        beta = np.where(np.isinf(high), beta * 2, (low + high) / 2)
-    conditional = weights / total[:, None]
-    return np.maximum((conditional + conditional.T) / (2 * count), 1e-12)
-
-
-def _descend(affinities: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Gradient descent with momentum and a gain for each coordinate, as in the paper."""
-    count = len(start)
-    y = start / max(start[:, 0].std(), 1e-12) * 1e-2
-    # Classes that coincide would never part; a spiral of a millionth tells them apart.
-    turn = np.arange(count) * 2.399963
-    y = y + 1e-6 * np.sqrt(np.arange(count) + 1)[:, None] * np.stack(
-        [np.cos(turn), np.sin(turn)], 1
-    )
-    step, gains = np.zeros_like(y), np.ones_like(y)
-    rate = max(count / EXAGGERATION, 20.0)
-    attraction = affinities.astype(np.float32)
-    for iteration in range(ITERATIONS):
-        early = iteration < EXAGGERATED
-        kernel = _kernel(y)
-        q = kernel / kernel.sum()
-        force = (attraction * (EXAGGERATION if early else 1.0) - q) * kernel
-        gradient = 4 * (force.sum(axis=1)[:, None] * y - force @ y.astype(np.float32))
-        same = np.sign(gradient) == np.sign(step)
-        gains = np.maximum(np.where(same, gains * 0.8, gains + 0.2), 0.01)
-        step = (0.5 if early else 0.8) * step - rate * gains * gradient
-        y = y + step
-        y -= y.mean(axis=0)
-    return y
-
-
-def _kernel(y: np.ndarray) -> np.ndarray:
-    """Student's t kernel of all pairs, zero on the diagonal."""
-    small = y.astype(np.float32)
-    squares = (small * small).sum(axis=1)
-    kernel = squares[:, None] + squares[None, :]
-    kernel -= 2 * (small @ small.T)
-    np.maximum(kernel, 0, out=kernel)
-    kernel += 1
-    np.reciprocal(kernel, out=kernel)
-    np.fill_diagonal(kernel, 0)
-    return kernel
 
 
 def _framed(plane: np.ndarray) -> np.ndarray:

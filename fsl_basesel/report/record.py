@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from PIL import Image
 
-from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_npz, save_npz
-from fsl_basesel.similarity import ArrayLike, as_matrix
+from fsl_basesel.similarity import ClassCentroids
 
 if TYPE_CHECKING:
+    import torch
+
     from fsl_basesel.data import ClassPool, ImageSet, NovelTask
 
 PICTURES = "pictures.npz"
@@ -35,8 +35,18 @@ BUDGET = 48 * 2**20
 _CHUNK = 64
 
 
+def selection_file(stage: int) -> str:
+    """Name of the file of a stage's selection; stages count from 1.
+
+    Example:
+        >>> selection_file(1)
+        'selection-stage-1.json'
+    """
+    return f"selection-stage-{stage}.json"
+
+
 def classes_file(stage: int) -> str:
-    """Name of the file of a stage's centroids; people count from 1.
+    """Name of the file of a stage's centroids; stages count from 1.
 
     Example:
         >>> classes_file(1)
@@ -45,89 +55,51 @@ def classes_file(stage: int) -> str:
     return f"classes-stage-{stage}.npz"
 
 
-@dataclass(frozen=True)
-class Classes:
-    """What `classes-stage-i.npz` holds.
-
-    Attributes:
-        candidates: `[|B|, d]` float32 centroids.
-        novel: `[|N|, d]` float32 centroids, None in General Selection.
-        candidate_names: `|B|` names.
-        novel_names: `|N|` names.
-        candidate_groups: Their families, where known.
-        novel_groups: Their families, where known.
-    """
-
-    candidates: np.ndarray
-    novel: np.ndarray | None
-    candidate_names: tuple[str, ...]
-    novel_names: tuple[str, ...]
-    candidate_groups: tuple[str, ...] | None
-    novel_groups: tuple[str, ...] | None
-
-
 def save_classes(
     folder: str | os.PathLike[str],
     stage: int,
-    candidates: ArrayLike,
-    novel: ArrayLike | None = None,
-    *,
-    candidate_names: Sequence[str],
-    novel_names: Sequence[str] = (),
-    candidate_groups: Sequence[str] | None = None,
-    novel_groups: Sequence[str] | None = None,
+    candidates: ClassCentroids,
+    novel: ClassCentroids | None = None,
 ) -> Path:
-    """Write the centroids that a selection was made with.
+    """Write the centroids that a selection was made with, in single precision.
 
     Args:
         folder: The run's folder.
         stage: Number of the selection, from 1, as in `selection-stage-1.json`.
-        candidates: `[|B|, d]` centroids.
-        novel: `[|N|, d]` centroids; None in General Selection.
-        candidate_names: A name for each candidate.
-        novel_names: A name for each novel class.
-        candidate_groups: The family of each candidate, where known.
-        novel_groups: The family of each novel class, where known.
+        candidates: Centroids of the candidates.
+        novel: Centroids of the novel classes; None in General Selection.
     """
     content: dict[str, np.ndarray] = {}
-    sets = (
-        ("candidate", "candidates", candidates, candidate_names, candidate_groups),
-        ("novel", "novel", novel, novel_names, novel_groups),
-    )
-    for kind, key, given, names, groups in sets:
-        if given is None:
+    for kind, key, classes in (("candidate", "candidates", candidates), ("novel", "novel", novel)):
+        if classes is None:
             continue
-        matrix = np.asarray(as_matrix(given, key, "classes", "dimensions"), np.float32)
-        content[key] = matrix
-        for title, texts in (("names", names), ("groups", groups)):
-            if texts is None:
-                continue
-            if len(texts) != len(matrix):
-                raise InputError(
-                    f"Expected `{kind}_{title}` to have an entry for each of the {len(matrix)} "
-                    f"classes of `{key}` but got {len(texts)}."
-                )
-            content[f"{kind}_{title}"] = np.array([str(text) for text in texts], np.str_)
+        content[key] = classes.values.astype(np.float32)
+        content[f"{kind}_names"] = np.array(classes.names, np.str_)
+        if classes.groups is not None:
+            content[f"{kind}_groups"] = np.array(classes.groups, np.str_)
     return save_npz(Path(folder) / classes_file(stage), None, **content)
 
 
-def load_classes(path: str | os.PathLike[str]) -> Classes:
-    """Read what `save_classes` wrote.
+def load_classes(
+    path: str | os.PathLike[str],
+) -> tuple[ClassCentroids, ClassCentroids | None]:
+    """Read what `save_classes` wrote: the candidates, and the novel classes if there are any.
 
     Raises:
         InputError: The file is damaged or something else.
     """
     what = "a file written by `save_classes`"
     content = load_npz(path, None, ("candidates", "candidate_names"), what=what)
-    names = tuple(content["candidate_names"].tolist())
-    return Classes(
-        content["candidates"],
-        content.get("novel"),
-        names,
-        tuple(content["novel_names"].tolist()) if "novel_names" in content else (),
-        _texts(content.get("candidate_groups")),
-        _texts(content.get("novel_groups")),
-    )
+
+    def part(kind: str, key: str) -> ClassCentroids:
+        groups = content.get(f"{kind}_groups")
+        return ClassCentroids(
+            content[key],
+            content[f"{kind}_names"].tolist(),
+            None if groups is None else groups.tolist(),
+        )
+
+    return part("candidate", "candidates"), part("novel", "novel") if "novel" in content else None
 
 
 @dataclass(frozen=True)
@@ -221,6 +193,8 @@ def _identity(path: Path) -> str | None:
 @contextmanager
 def _random_state_kept() -> Iterator[None]:
     """Images may be made with random transforms; a run must not depend on their being shown."""
+    import torch
+
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=[]):
         try:
@@ -294,7 +268,3 @@ def _thumbnail(picture: torch.Tensor, side: int) -> np.ndarray:
 
 def _in_colour(picture: np.ndarray) -> np.ndarray:
     return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
-
-
-def _texts(array: np.ndarray | None) -> tuple[str, ...] | None:
-    return None if array is None else tuple(array.tolist())

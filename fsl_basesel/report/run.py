@@ -14,13 +14,13 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.report.paired import Line, summarise
 from fsl_basesel.report.record import (
     PICTURES,
-    Classes,
     Pictures,
     classes_file,
     load_classes,
     load_pictures,
 )
 from fsl_basesel.selection import FORMAT, Selection
+from fsl_basesel.similarity import ClassCentroids
 
 UNKNOWN = ("not known yet",)
 """Novel classes of a random first stage, in which no similarities are known."""
@@ -33,17 +33,24 @@ class Stage:
     Attributes:
         number: From 1.
         selection: What was chosen.
-        classes: The centroids it was made with, where they were kept.
+        candidates: Centroids of the candidates it was made with, None if they were not saved.
+        novel: Those of the novel classes, None in General Selection too.
     """
 
     number: int
     selection: Selection
-    classes: Classes | None
+    candidates: ClassCentroids | None = None
+    novel: ClassCentroids | None = None
 
     @property
     def informed(self) -> bool:
         """Whether similarities were known; the first classes of a cold start are random."""
         return tuple(row.name for row in self.selection.explanation.novel) != UNKNOWN
+
+    @property
+    def general(self) -> bool:
+        """Whether the candidates themselves stood for the novel classes."""
+        return self.candidates is not None and self.novel is None
 
     @property
     def before(self) -> list[int]:
@@ -113,7 +120,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         what = "a file" if path.exists() else "nothing there"
         raise InputError(f"Expected {str(path)!r} to be the folder of a run but it is {what}.")
     stages = [
-        Stage(number, Selection.load(file), _classes(path, number))
+        Stage(number, Selection.load(file), *_classes(path, number))
         for number, file in _selection_files(path)
     ]
     protocols = [one for file in sorted(path.glob("novel_*.csv")) if (one := _protocol(file))]
@@ -167,9 +174,9 @@ def _is_selection(file: Path) -> bool:
     return isinstance(content, dict) and content.get("format") == FORMAT
 
 
-def _classes(path: Path, number: int) -> Classes | None:
+def _classes(path: Path, number: int) -> tuple[ClassCentroids | None, ClassCentroids | None]:
     file = path / classes_file(number)
-    return load_classes(file) if file.is_file() else None
+    return load_classes(file) if file.is_file() else (None, None)
 
 
 def _protocol(file: Path) -> Protocol | None:

@@ -148,15 +148,12 @@ def neighbours(last: Stage | None, served: Sequence[Served], atlas: Atlas) -> li
     """Each novel class with its nearest base classes, as pictures."""
     if last is None:
         return _no_selection(True)
-    classes = last.classes
     group: dict[tuple[bool, str], str] = {}
-    if classes is not None:
-        for novel, names, groups in (
-            (True, classes.novel_names, classes.novel_groups),
-            (False, classes.candidate_names, classes.candidate_groups),
-        ):
-            group.update({(novel, n): g for n, g in zip(names, groups or (), strict=False)})
-    general = classes is not None and classes.novel is None
+    for novel, classes in ((True, last.novel), (False, last.candidates)):
+        if classes is not None and classes.groups is not None:
+            pairs = zip(classes.names, classes.groups, strict=True)
+            group.update({(novel, name): family for name, family in pairs})
+    general = last.general
     ordered = sorted(served, key=lambda row: row.nearest.after or 0.0)
     ordered = [ordered[i] for i in thinned(len(ordered), CARDS)]
     pictured = any(atlas.where(row.name, not general) for row in ordered)

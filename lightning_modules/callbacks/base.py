@@ -29,6 +29,7 @@ from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.record import save_classes, save_pictures
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector, selector_of
+from fsl_basesel.similarity import ClassCentroids
 from lightning_modules.callbacks import compatibility, report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Place, Schedule, next_stage_is_due
@@ -222,15 +223,11 @@ class SelectionCallback(pl.Callback):
             return
         assert self.data is not None
         pool, novel = self.data.pool, None if self.general else self.data.novel
-        save_classes(
-            folder,
-            stage + 1,
-            *self._centroids,
-            candidate_names=pool.names,
-            novel_names=() if novel is None else novel.names,
-            candidate_groups=pool.groups,
-            novel_groups=None if novel is None else novel.groups,
-        )
+        means, novel_means = self._centroids
+        candidates, target = ClassCentroids(means, pool.names, pool.groups), None
+        if novel is not None and novel_means is not None:
+            target = ClassCentroids(novel_means, novel.names, novel.groups)
+        save_classes(folder, stage + 1, candidates, target)
         save_pictures(folder, pool, novel)
 
     def activate(self, pl_module: pl.LightningModule) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fsl_basesel.report.record import selection_file
 from fsl_basesel.selection import Selection
 
 Record = dict[str, Any]
@@ -41,19 +42,9 @@ def record_of(selection: Selection, stage: int, classes: int, seconds: float) ->
     }
 
 
-def file_name(stage: int) -> str:
-    """Name of the file of a stage's selection; people count from 1.
-
-    Example:
-        >>> file_name(0)
-        'selection-stage-1.json'
-    """
-    return f"selection-stage-{stage + 1}.json"
-
-
 def save(selection: Selection, stage: int, folder: Path) -> Path:
     """Write the whole selection, with its reasons, into the run's folder."""
-    return selection.save(folder / file_name(stage))
+    return selection.save(folder / selection_file(stage + 1))
 
 
 def log(trainer: pl.Trainer, record: Record) -> None:

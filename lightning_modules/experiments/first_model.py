@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 import fsl_basesel as fb
 from fsl_basesel.data import NovelTask
 from fsl_basesel.files.writing import whole_file
-from fsl_basesel.report.record import load_classes, save_classes
+from fsl_basesel.report.record import classes_file, load_classes, save_classes
+from fsl_basesel.similarity import ClassCentroids
 from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.centroids import image_centroids
 from lightning_modules.datamodule import BaseClassDataModule
@@ -23,23 +23,21 @@ from lightning_modules.experiments.training import train
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """Centroids under the first model, `[|B|, d]` and `[|N|, d]`, with names."""
+    """Centroids under the first model."""
 
-    candidates: np.ndarray
-    novel: np.ndarray
-    names: tuple[str, ...]
-    novel_names: tuple[str, ...]
+    candidates: ClassCentroids
+    novel: ClassCentroids
 
     def problem(self, m: int, k: int, lam: float, general: bool = False) -> fb.SelectionProblem:
         """The selection problem; `general` takes the candidates for the novel classes."""
         return fb.SelectionProblem.from_centroids(
-            self.candidates,
-            None if general else self.novel,
+            self.candidates.values,
+            None if general else self.novel.values,
             m=m,
             k=k,
             lam=lam,
-            names=self.names,
-            novel_names=None if general else self.novel_names,
+            names=self.candidates.names,
+            novel_names=None if general else self.novel.names,
         )
 
 
@@ -66,16 +64,7 @@ def first_means(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> 
         means = _kept(folder)
         if means is None:
             means = _computed(trial, data, seed, store)
-            save_classes(
-                folder,
-                1,
-                means.candidates,
-                means.novel,
-                candidate_names=means.names,
-                novel_names=means.novel_names,
-                candidate_groups=data.pool.groups,
-                novel_groups=None if data.novel is None else data.novel.groups,
-            )
+            save_classes(folder, 1, means.candidates, means.novel)
             means = _kept(folder)  # as all others will see it, in single precision
     assert means is not None
     return means
@@ -83,22 +72,22 @@ def first_means(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> 
 
 def _kept(folder: Path) -> ClassMeans | None:
     try:
-        found = load_classes(folder / "classes-stage-1.npz")
+        candidates, novel = load_classes(folder / classes_file(1))
     except fb.InputError:
         return None
-    assert found.novel is not None
-    return ClassMeans(found.candidates, found.novel, found.candidate_names, found.novel_names)
+    assert novel is not None
+    return ClassMeans(candidates, novel)
 
 
 def _computed(trial: Trial, data: BaseClassDataModule, seed: int, store: ResultStore) -> ClassMeans:
     module = _first_model(trial, seed, store)
     assert data.novel is not None
     support = selection_support(data.novel, max(trial.shots)).support_set()
+    candidates = image_centroids(data.pool.preview_set(), len(data.pool), module)
+    novel = image_centroids(support, len(data.novel), module)
     return ClassMeans(
-        image_centroids(data.pool.preview_set(), len(data.pool), module),
-        image_centroids(support, len(data.novel), module),
-        data.pool.names,
-        data.novel.names,
+        ClassCentroids(candidates, data.pool.names, data.pool.groups),
+        ClassCentroids(novel, data.novel.names, data.novel.groups),
     )
 
 

@@ -79,8 +79,8 @@ def _study(
                     problem.similarity,
                     [result["classes"] for _, result in kept],
                     np.array(accuracy),
-                    names=means.names,
-                    novel_names=means.novel_names,
+                    names=means.candidates.names,
+                    novel_names=means.novel.names,
                     tests_per_class=experiment.supports * tests,
                 )
                 suggestion = study.suggest()

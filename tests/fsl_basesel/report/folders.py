@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 import fsl_basesel as fb
 from fsl_basesel.data import glyphs
 from fsl_basesel.report.record import save_classes
+from fsl_basesel.similarity import ClassCentroids
 from lightning_modules import (
     BaseClassDataModule,
     BaseClassifier,
@@ -82,14 +83,8 @@ def selected(
     selection = fb.select(problem, "greedy-target", certify=centroids)
     selection.save(folder / "selection.json")
     if centroids:
-        save_classes(
-            folder,
-            1,
-            base,
-            target,
-            candidate_names=base_names,
-            novel_names=[] if novel is None else novel_names[:novel],
-        )
+        classes = None if target is None else ClassCentroids(target, novel_names[:novel])
+        save_classes(folder, 1, ClassCentroids(base, base_names), classes)
     return folder
 
 

@@ -16,6 +16,7 @@ from fsl_basesel.report import content, record
 from fsl_basesel.report.page import html_page
 from fsl_basesel.report.run import read_run
 from fsl_basesel.report.svg import escaped
+from fsl_basesel.similarity import ClassCentroids
 from tests.fsl_basesel.report.folders import HOSTILE, selected, write_results
 
 VOID = {"meta", "br", "img", "input", "link", "circle", "line", "path", "rect", "polyline", "use"}
@@ -139,7 +140,7 @@ def test_before_and_after_are_those_of_the_problem(run_folder):
     stage = read_run(run_folder).last
     settings = {name: stage.selection.hyperparameters[name] for name in ("m", "k", "selected")}
     problem = fb.SelectionProblem.from_centroids(
-        stage.classes.candidates, stage.classes.novel, **settings
+        stage.candidates.values, stage.novel.values, **settings
     )
     served = content.served_by(stage, content.reference_of(stage))
     after = problem.similarity_ratio(stage.selection.indices).tolist()
@@ -160,7 +161,8 @@ def test_other_similarities_have_no_random_reference(tmp_path):
     """Centroids that do not give the selection's value are not asked for others."""
     folder = selected(tmp_path)
     names = [f"class {i}" for i in range(30)]
-    record.save_classes(folder, 1, np.random.default_rng(5).random((30, 4)), candidate_names=names)
+    other = np.random.default_rng(5).random((30, 4))
+    record.save_classes(folder, 1, ClassCentroids(other, names))
     assert content.reference_of(read_run(folder).last) is None
     checked(folder)
 
@@ -174,7 +176,8 @@ def test_a_large_run_gives_a_small_page(tmp_path):
         base, task, m=700, k=1, names=names, novel_names=novel_names
     )
     fb.select(problem, "random", certify=False).save(tmp_path / "selection-stage-1.json")
-    record.save_classes(tmp_path, 1, base, task, candidate_names=names, novel_names=novel_names)
+    classes = ClassCentroids(base, names), ClassCentroids(task, novel_names)
+    record.save_classes(tmp_path, 1, *classes)
     pictures = draw.integers(0, 255, (20_000, 12, 12), np.uint8)
     np.savez(
         tmp_path / "pictures.npz",

@@ -11,6 +11,7 @@ from fsl_basesel.data import ClassPool, NovelTask, from_arrays, from_features, g
 from fsl_basesel.data.source import ImageSource
 from fsl_basesel.errors import InputError
 from fsl_basesel.report import record
+from fsl_basesel.similarity import ClassCentroids
 
 
 class Counting(ImageSource):
@@ -34,31 +35,23 @@ def test_centroids_names_and_groups_are_read_back(tmp_path):
     path = record.save_classes(
         tmp_path / "new",
         2,
-        base,
-        novel,
-        candidate_names=names,
-        novel_names=["x", "y"],
-        candidate_groups=["g", "g", "h"],
+        ClassCentroids(base, names, ["g", "g", "h"]),
+        ClassCentroids(novel, ["x", "y"]),
     )
     assert path == tmp_path / "new" / "classes-stage-2.npz"
-    read = record.load_classes(path)
-    assert np.array_equal(read.candidates, base)
-    assert np.array_equal(read.novel, novel)
-    assert read.candidate_names == tuple(names)
-    assert read.novel_names == ("x", "y")
-    assert read.candidate_groups == ("g", "g", "h")
-    assert read.novel_groups is None
+    candidates, target = record.load_classes(path)
+    assert np.array_equal(candidates.values, base)
+    assert np.array_equal(target.values, novel)
+    assert candidates.names == tuple(names)
+    assert target.names == ("x", "y")
+    assert candidates.groups == ("g", "g", "h")
+    assert target.groups is None
     assert [one.name for one in path.parent.iterdir()] == [path.name]  # nothing temporary is left
 
 
 def test_general_selection_has_no_novel_classes(tmp_path):
-    path = record.save_classes(tmp_path, 1, np.eye(2), candidate_names=["a", "b"])
-    assert record.load_classes(path).novel is None
-
-
-def test_a_wrong_number_of_names_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"candidate_names.*3 classes.*got 1"):
-        record.save_classes(tmp_path, 1, np.eye(3), candidate_names=["a"])
+    path = record.save_classes(tmp_path, 1, ClassCentroids(np.eye(2)))
+    assert record.load_classes(path)[1] is None
 
 
 def test_one_image_a_class_is_read_and_random_numbers_stay_the_same(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 import fsl_basesel as fb
 from fsl_basesel.report import record
+from fsl_basesel.similarity import ClassCentroids
 from lightning_modules import SelectBaseClasses
 from tests.lightning_modules.runs import (
     Plan,
@@ -30,27 +31,27 @@ def test_the_centroids_are_those_the_selection_was_made_with(tmp_path: Path) -> 
     tiny_trainer(tmp_path, tiny_cold_start()).fit(tiny_model(), tiny_data())
     assert not (tmp_path / "classes-stage-1.npz").exists()  # random: nothing was known
     for stage in (2, 3):
-        classes = record.load_classes(tmp_path / f"classes-stage-{stage}.npz")
+        candidates, novel = record.load_classes(tmp_path / f"classes-stage-{stage}.npz")
         saved = fb.Selection.load(tmp_path / f"selection-stage-{stage}.json")
         settings = saved.hyperparameters
         problem = fb.SelectionProblem.from_centroids(
-            classes.candidates,
-            classes.novel,
+            candidates.values,
+            novel.values,
             m=settings["m"],
             k=settings["k"],
             selected=settings["selected"],
         )
         assert problem.value(saved.indices) == pytest.approx(saved.value, rel=1e-6)
-        assert [classes.candidate_names[u] for u in saved.indices] == saved.names
+        assert [candidates.names[u] for u in saved.indices] == saved.names
     pictures = record.load_pictures(tmp_path / "pictures.npz")
-    assert set(pictures.candidates) == set(classes.candidate_names)
-    assert set(pictures.novel) == set(classes.novel_names)
+    assert set(pictures.candidates) == set(candidates.names)
+    assert set(pictures.novel) == set(novel.names)
 
 
 def test_general_selection_keeps_no_novel_classes(tmp_path: Path) -> None:
     callback = SelectBaseClasses(m=3, k=1, general=True, verbose=False)
     tiny_trainer(tmp_path, callback, max_epochs=1).fit(tiny_model(), tiny_data())
-    assert record.load_classes(tmp_path / "classes-stage-1.npz").novel is None
+    assert record.load_classes(tmp_path / "classes-stage-1.npz")[1] is None
     assert record.load_pictures(tmp_path / "pictures.npz").novel == {}
 
 
@@ -74,16 +75,16 @@ def test_a_folder_that_cannot_be_written_ends_the_run_as_it_does_for_the_selecti
 def test_a_file_that_could_not_be_finished_leaves_the_old_one(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    record.save_classes(tmp_path, 1, np.eye(2), candidate_names=["a", "b"])
+    record.save_classes(tmp_path, 1, ClassCentroids(np.eye(2)))
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        record.save_classes(tmp_path, 1, np.eye(3), candidate_names=["a", "b", "c"])
+        record.save_classes(tmp_path, 1, ClassCentroids(np.eye(3)))
     assert files(tmp_path) == {"classes-stage-1.npz"}
-    assert len(record.load_classes(tmp_path / "classes-stage-1.npz").candidates) == 2
+    assert len(record.load_classes(tmp_path / "classes-stage-1.npz")[0]) == 2
 
 
 def test_two_processes_leave_the_same_files_as_one(tmp_path: Path) -> None:
