@@ -18,8 +18,10 @@ from fsl_basesel.parallel import map_blocks
 from fsl_basesel.similarity import (
     ArrayLike,
     SimilarityFunction,
+    Space,
     as_matrix,
     similarity_columns,
+    space_of,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class SelectionProblem(MultilinearExtension):
     novel_names: tuple[str, ...]
     floor: float
     centroids: tuple[np.ndarray, np.ndarray] | None
+    space: Space | None
 
     def __init__(
         self,
@@ -102,6 +105,7 @@ class SelectionProblem(MultilinearExtension):
             names=checks.class_names(names, base, "names", "candidate"),
             novel_names=checks.class_names(novel_names, novel, "novel_names", "novel class"),
             centroids=None,
+            space=None,
         )
         self._store_settings(m, k, lam, selected, cost, mu, floor)
 
@@ -120,7 +124,9 @@ class SelectionProblem(MultilinearExtension):
         names: Sequence[str] | None = None,
         novel_names: Sequence[str] | None = None,
         floor: float | None = None,
-        similarity: SimilarityFunction | None = None,
+        similarity: str | SimilarityFunction = "cosine",
+        centre: str = "candidates",
+        shrinkage: float = 0.5,
     ) -> SelectionProblem:
         """The problem of class centroids.
 
@@ -129,8 +135,13 @@ class SelectionProblem(MultilinearExtension):
                 of `novel`, and not copied: do not write to them.
             novel: `|N| x d` class centroids; None is General Selection, where the candidates
                 themselves stand for the classes to come.
-            similarity: Function of (candidates block `[b, d]`, novel `[|N|, d]`) to `[b, |N|]`;
-                cosine by default.
+            similarity: "cosine" (the paper), "centred", "whitened" (see
+                `fsl_basesel.similarity.space_of`), or a function of (a block of candidates
+                `[b, d]`, novel `[|N|, d]`) to `[|N|, b]`.
+            centre: For "centred" and "whitened": "candidates" subtracts their mean from both sides,
+                "each" from each side its own, for candidates and novel classes from different
+                sources (text and images).
+            shrinkage: For "whitened": share of the identity in the covariance, above 0, at most 1.
             m: As for the class, like the remaining arguments.
             k: As for the class.
             lam: As for the class.
@@ -159,7 +170,12 @@ class SelectionProblem(MultilinearExtension):
         if general and novel_names is None:
             novel_names = base_names
         target_names = checks.class_names(novel_names, len(target), "novel_names", "novel class")
-        columns = similarity_columns(base, target, base_names, target_names, similarity)
+        space = None
+        if isinstance(similarity, str):
+            space = space_of(similarity, base, target, centre, shrinkage)
+            columns = similarity_columns(base, target, base_names, target_names, space)
+        else:
+            columns = similarity_columns(base, target, base_names, target_names, similarity)
         columns.flags.writeable = False
         problem = cls.__new__(cls)
         problem._store(
@@ -167,6 +183,7 @@ class SelectionProblem(MultilinearExtension):
             names=base_names,
             novel_names=target_names,
             centroids=(base, target),
+            space=space,
         )
         problem._store_settings(m, k, lam, selected, cost, mu, floor)
         return problem
@@ -188,7 +205,7 @@ class SelectionProblem(MultilinearExtension):
                 f"Expected settings among {', '.join(self.settings())} but got {sorted(unknown)}."
             )
         problem = object.__new__(type(self))
-        for kept in ("columns", "names", "novel_names", "centroids", "group"):
+        for kept in ("columns", "names", "novel_names", "centroids", "space", "group"):
             if hasattr(self, kept):
                 problem._store(**{kept: getattr(self, kept)})
         problem._store(_first=self._owner)

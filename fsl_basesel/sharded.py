@@ -50,6 +50,7 @@ class ShardedProblem(SelectionProblem):
             names=problem.names,
             novel_names=problem.novel_names,
             centroids=problem.centroids,
+            space=problem.space,
             group=group,
         )
         shard._store(**problem.settings())
@@ -86,7 +87,7 @@ class ShardedProblem(SelectionProblem):
         """
         _require_group()
         shard = cls.__new__(cls)
-        shard._store(group=group, centroids=None)
+        shard._store(group=group, centroids=None, space=None)
         columns, fault = np.zeros((0, 0)), ""
         try:
             matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")

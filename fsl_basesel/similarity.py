@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.parallel import blocks
+from fsl_basesel.parallel import blocks, map_blocks
 from fsl_basesel.progress import report
 
 if TYPE_CHECKING:
@@ -19,9 +20,20 @@ if TYPE_CHECKING:
 
 ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | Sequence"
 SimilarityFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], ArrayLike]
+"""From candidates `[b, d]` and novel classes `[n, d]` to similarities `[n, b]`."""
+
+SIMILARITIES = ("cosine", "centred", "whitened")
+"""Similarities that have a name; `cosine` is the paper's."""
+CENTRES = ("candidates", "each")
 
 # Candidates whose similarities are computed at once: 2048 x 1000 novel classes is 16 MB of float64.
 BLOCK = 2048
+# Candidates, and columns of a d x d matrix, that one thread works on. Sizes are fixed and BLAS is
+# kept to one thread each, so that results do not depend on the number of threads.
+ROWS = 256
+STRIP = 256
+# A centroid this close to the mean, relative to the largest entry, has no direction of its own.
+NO_DIRECTION = 1e-12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -212,14 +224,174 @@ def unit_rows(
     return rows
 
 
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Where a named similarity compares classes: `(centroid - centre) @ matrix`, by cosine.
+
+    Attributes:
+        name: One of `SIMILARITIES`.
+        centre: `[d]`, subtracted from candidates; None subtracts nothing.
+        novel_centre: `[d]`, subtracted from novel classes.
+        matrix: `[d, d]`, upper triangular; None leaves centroids as they are.
+        scale: Size of the centroids' entries, to tell rounding from a direction.
+    """
+
+    name: str
+    centre: np.ndarray | None = None
+    novel_centre: np.ndarray | None = None
+    matrix: np.ndarray | None = None
+    scale: float = 0.0
+
+    def candidates(self, rows: np.ndarray, names: Sequence[str], offset: int = 0) -> np.ndarray:
+        """Candidates at unit length; `names` and `offset` are for error messages."""
+        return self._unit(rows, self.centre, "candidates", names, offset)
+
+    def novel(self, rows: np.ndarray, names: Sequence[str]) -> np.ndarray:
+        """Novel classes at unit length."""
+        return self._unit(rows, self.novel_centre, "novel", names, 0)
+
+    def _unit(
+        self,
+        rows: np.ndarray,
+        centre: np.ndarray | None,
+        argument: str,
+        names: Sequence[str],
+        offset: int,
+    ) -> np.ndarray:
+        if centre is None:
+            return unit_rows(rows, argument, names, offset)
+        moved = rows - centre
+        near = np.abs(moved).max(axis=1) <= NO_DIRECTION * self.scale
+        if near.any():
+            at = int(np.flatnonzero(near)[0])
+            raise InputError(
+                f"Expected every row of `{argument}` to differ from the mean that similarity "
+                f"{self.name!r} subtracts but row {offset + at} (class {names[at]!r}) is equal to "
+                "it; drop that class or use similarity 'cosine'."
+            )
+        if self.matrix is not None:
+            moved = _times_upper_triangular(moved, self.matrix)
+        return unit_rows(moved, argument, names, offset)
+
+
+def space_of(
+    name: str,
+    candidates: np.ndarray,
+    novel: np.ndarray,
+    centre: str = "candidates",
+    shrinkage: float = 0.5,
+) -> Space:
+    """The space in which the similarity of this name compares centroids.
+
+    `centred` subtracts the mean of the candidates' centroids. `whitened` also maps by an inverse
+    Cholesky factor of `(1 - s) S + s tr(S)/d I`, with `S` the covariance of the candidates'
+    centroids and `s` the shrinkage, so that directions in which all candidates differ count less.
+
+    Args:
+        name: One of `SIMILARITIES`.
+        candidates: `[|B|, d]`.
+        novel: `[|N|, d]`.
+        centre: "candidates": their mean is subtracted from both sides; "each": each side's own
+            mean, for candidates and novel classes from different sources (text and images).
+        shrinkage: `s`, above 0 and at most 1.
+
+    Raises:
+        InputError: Unknown name, or too few or equal candidates.
+    """
+    for given, argument, known in (
+        (name, "similarity", SIMILARITIES),
+        (centre, "centre", CENTRES),
+    ):
+        if given not in known:
+            raise InputError(f"Expected `{argument}` of {', '.join(known)} but got {given!r}.")
+    if name == "cosine":
+        return Space(name)
+    _require_spread(name, candidates)
+    own = candidates.mean(axis=0, dtype=np.float64)
+    theirs = novel.mean(axis=0, dtype=np.float64) if centre == "each" else own
+    if centre == "each" and len(novel) < 2:
+        raise InputError(
+            "Expected at least 2 novel classes for centre='each', which subtracts their mean, but "
+            f"got {len(novel)}; use centre='candidates'."
+        )
+    scale = float(max(np.abs(candidates).max(), np.abs(novel).max()))
+    if name == "centred":
+        return Space(name, own, theirs, None, scale)
+    matrix = _whitening(candidates, own, _share(shrinkage))
+    return Space(name, own, theirs, matrix, scale)
+
+
+def _require_spread(name: str, candidates: np.ndarray) -> None:
+    count, dimensions = candidates.shape
+    if count < 3 or dimensions < 2:
+        raise InputError(
+            f"Expected at least 3 candidates in at least 2 dimensions for similarity {name!r}, "
+            f"which compares them with their mean, but got {count} in {dimensions}; use "
+            "similarity 'cosine'."
+        )
+    spread = np.abs(candidates - candidates[:1].astype(np.float64)).max()
+    if spread <= NO_DIRECTION * np.abs(candidates).max():
+        raise InputError(
+            f"Expected candidates that differ for similarity {name!r} but all {count} centroids "
+            "are equal; check the features."
+        )
+
+
+def _share(shrinkage: float) -> float:
+    if not 0 < shrinkage <= 1:
+        raise InputError(f"Expected `shrinkage` above 0 and at most 1 but got {shrinkage!r}.")
+    return float(shrinkage)
+
+
+def _whitening(candidates: np.ndarray, centre: np.ndarray, shrinkage: float) -> np.ndarray:
+    """Upper triangular W with `W W^T` the inverse of the shrunk covariance, `[d, d]` float64."""
+    from scipy.linalg import solve_triangular  # loaded before its BLAS is told to use one thread
+
+    dimensions = candidates.shape[1]
+    # Powers of two: exact, and squares of huge or tiny entries neither overflow nor vanish.
+    exponent = -int(np.frexp(np.abs(candidates).max())[1])
+    total = np.zeros((dimensions, dimensions))
+    with one_blas_thread():
+        for start, stop in blocks(len(candidates), BLOCK):
+            report("covariance", start, len(candidates))
+            rows = np.ldexp(candidates[start:stop] - centre, exponent)
+
+            def add(first: int, last: int, rows: np.ndarray = rows) -> None:
+                total[first:last, first:] += rows[:, first:last].T @ rows[:, first:]
+
+            map_blocks(add, dimensions, STRIP)
+        upper = np.triu(total) / len(candidates)
+        covariance = upper + np.triu(upper, 1).T
+        mean_variance = float(np.trace(covariance)) / dimensions
+        covariance *= 1 - shrinkage
+        covariance[np.diag_indices(dimensions)] += shrinkage * mean_variance
+        factor = np.linalg.cholesky(covariance)
+        return solve_triangular(factor, np.eye(dimensions), lower=True, check_finite=False).T
+
+
+def _times_upper_triangular(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """`rows @ matrix`, without the half of `matrix` that is zero."""
+    product = np.empty_like(rows)
+    for first, last in blocks(matrix.shape[1], STRIP):
+        np.matmul(rows[:, :last], matrix[:last, first:last], out=product[:, first:last])
+    return product
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Within it, each product of matrices runs on the thread that asked for it."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
+
+
 def similarity_columns(
     candidates: np.ndarray,
     novel: np.ndarray,
     names: Sequence[str],
     novel_names: Sequence[str],
-    similarity: SimilarityFunction | None = None,
+    similarity: Space | SimilarityFunction,
 ) -> np.ndarray:
-    """Similarities `[|B|, |N|]` of every candidate to every novel class, cosine by default.
+    """Similarities `[|B|, |N|]` of every candidate to every novel class.
 
     Only the result and one block of candidates are in memory beside the centroids. Blocks are
     computed in float64; rounding them to float32 hides the last bits, in which machines with
@@ -228,25 +400,60 @@ def similarity_columns(
     """
     dtype = np.result_type(candidates, novel)
     columns = np.empty((len(candidates), len(novel)), dtype)
-    target = novel if similarity else unit_rows(novel, "novel", novel_names)
+    if not isinstance(similarity, Space):
+        _check_orientation(similarity, candidates, novel)
+    elif similarity.name == "cosine":
+        target = similarity.novel(novel, novel_names)
+    else:
+        with one_blas_thread():
+            target = similarity.novel(novel, novel_names)
     for start, stop in blocks(len(candidates), BLOCK):
         report("similarities", start, len(candidates))
         block = candidates[start:stop]
-        if similarity is None:
-            unit = unit_rows(block, "candidates", names[start:stop], start)
+        if not isinstance(similarity, Space):
+            columns[start:stop] = _checked(similarity, block, novel).T
+        elif similarity.name == "cosine":
+            unit = similarity.candidates(block, names[start:stop], start)
             columns[start:stop] = np.clip(unit @ target.T, -1.0, 1.0)
         else:
-            columns[start:stop] = _checked(similarity(block, target), block, target)
+            with one_blas_thread():
+                _fill(columns[start:stop], block, target, names[start:stop], similarity, start)
     report("similarities", len(candidates), len(candidates))
     return columns
 
 
-def _checked(result: ArrayLike, block: np.ndarray, novel: np.ndarray) -> np.ndarray:
-    values = as_matrix(result, "similarity(candidates, novel)", "candidates", "novel classes")
-    if values.shape != (len(block), len(novel)):
+def _fill(
+    columns: np.ndarray,
+    candidates: np.ndarray,
+    target: np.ndarray,
+    names: Sequence[str],
+    space: Space,
+    offset: int,
+) -> None:
+    """Similarities of a block of candidates; the same bits on every number of threads."""
+
+    def work(start: int, stop: int) -> None:
+        unit = space.candidates(candidates[start:stop], names[start:stop], offset + start)
+        columns[start:stop] = np.clip(unit @ target.T, -1.0, 1.0)
+
+    map_blocks(work, len(candidates), ROWS)
+
+
+def _check_orientation(
+    similarity: SimilarityFunction, candidates: np.ndarray, novel: np.ndarray
+) -> None:
+    """One call on blocks of unequal size, so that |N| = |B| does not hide a transposed result."""
+    few = candidates[:3]
+    _checked(similarity, few, novel[: 2 if len(few) != 2 else 1])
+
+
+def _checked(similarity: SimilarityFunction, block: np.ndarray, novel: np.ndarray) -> np.ndarray:
+    result = similarity(block, novel)
+    values = as_matrix(result, "similarity(candidates, novel)", "novel classes", "candidates")
+    if values.shape != (len(novel), len(block)):
         raise InputError(
-            f"Expected `similarity` to return one row for each of the {len(block)} candidates and "
-            f"one column for each of the {len(novel)} novel classes it was given but got shape "
+            f"Expected `similarity` to return one row for each of the {len(novel)} novel classes "
+            f"and one column for each of the {len(block)} candidates it was given but got shape "
             f"{values.shape}."
         )
     return values

@@ -13,6 +13,7 @@ import numpy as np
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
+from fsl_basesel.similarity import SIMILARITIES, Space
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,26 @@ def one_of(value: str, allowed: tuple[str, ...], name: str) -> str:
     if value not in allowed:
         raise InputError(f"Expected `{name}` to be one of {', '.join(allowed)} but got {value!r}.")
     return value
+
+
+def space_of_centroids(problem: SelectionProblem, method: str) -> Space:
+    """The space in which the problem's similarity compares centroids.
+
+    Raises:
+        InputError: The problem has no centroids, or its similarity is a function.
+    """
+    if problem.centroids is None:
+        raise InputError(
+            f"Expected a problem made by `SelectionProblem.from_centroids` for method {method!r}, "
+            "which compares centroids, but got one made from a similarity matrix."
+        )
+    if problem.space is None:
+        raise InputError(
+            f"Expected a similarity with a name ({', '.join(SIMILARITIES)}) for method {method!r}, "
+            "which compares centroids itself, but the problem was made with a function; use "
+            "another method."
+        )
+    return problem.space
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:

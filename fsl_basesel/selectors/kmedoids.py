@@ -8,16 +8,17 @@ from typing import ClassVar
 import numpy as np
 
 from fsl_basesel import checks
-from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.base import Choice, Selector
+from fsl_basesel.selectors.base import Choice, Selector, space_of_centroids
 from fsl_basesel.selectors.greedy_target import greedy_order
-from fsl_basesel.similarity import unit_rows
+from fsl_basesel.similarity import one_blas_thread
 
 
 @dataclass(frozen=True)
 class KMedoids(Selector):
-    """FasterPAM on the cosine distances among the candidates still to choose from.
+    """FasterPAM on the distances among the candidates still to choose from.
+
+    A distance is 1 minus the problem's similarity: cosine in the paper.
 
     The novel task plays no part: the paper's baseline for General Selection. The start is drawn
     from the generator; the medoids are listed in greedy order.
@@ -36,18 +37,16 @@ class KMedoids(Selector):
         checks.integer(self.max_iterations, "max_iterations", 0, None, "")
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        if problem.centroids is None:
-            raise InputError(
-                "Expected a problem made by `SelectionProblem.from_centroids` for method "
-                "'kmedoids', which clusters centroids, but got one made from a similarity matrix."
-            )
+        space = space_of_centroids(problem, self.name)
+        assert problem.centroids is not None
         if problem.m == 0:
             return Choice([])
         import kmedoids  # loads scikit-learn, a second or more that only this method needs
 
         free = problem.unselected
         names = [problem.names[u] for u in free]
-        unit = unit_rows(problem.centroids[0][free], "candidates", names)
+        with one_blas_thread():
+            unit = space.candidates(problem.centroids[0][free], names)
         distance = np.clip(1.0 - unit @ unit.T, 0.0, None)
         start = generator.permutation(len(free))[: problem.m].astype(np.uint64)
         # One thread: the parallel version's answer depends on how the work is cut up.

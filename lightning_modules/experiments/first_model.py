@@ -28,7 +28,9 @@ class ClassMeans:
     candidates: ClassCentroids
     novel: ClassCentroids
 
-    def problem(self, m: int, k: int, lam: float, general: bool = False) -> fb.SelectionProblem:
+    def problem(
+        self, m: int, k: int, lam: float, general: bool = False, similarity: str = "cosine"
+    ) -> fb.SelectionProblem:
         """The selection problem; `general` takes the candidates for the novel classes."""
         return fb.SelectionProblem.from_centroids(
             self.candidates.values,
@@ -38,6 +40,7 @@ class ClassMeans:
             lam=lam,
             names=self.candidates.names,
             novel_names=None if general else self.novel.names,
+            similarity=similarity,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import yaml
 
 from fsl_basesel import selectors
 from fsl_basesel.errors import InputError
+from fsl_basesel.similarity import SIMILARITIES
 
 FOLDER = Path(__file__).parents[2] / "fsl_basesel" / "configs" / "reproduce"
 """Where experiments are looked up by name; `fsl_basesel/configs` is the project's `configs`."""
@@ -49,6 +50,7 @@ class Trial:
         supports: disjoint support sets to average over.
         heads: few-shot classifiers.
         per_class: keep the accuracy of every novel class.
+        similarity: name of the similarity that classes are chosen by.
     """
 
     data: Plain
@@ -67,11 +69,22 @@ class Trial:
     supports: int
     heads: tuple[str, ...]
     per_class: bool = False
+    similarity: str = "cosine"
+
+    def settings(self) -> Plain:
+        """All settings as plain types; `similarity` only if it is not the paper's.
+
+        Results from before there were others keep their names that way.
+        """
+        settings = asdict(self)
+        if self.similarity == "cosine":
+            del settings["similarity"]
+        return settings
 
     @property
     def key(self) -> str:
         """Name of the trial's files."""
-        return digest({"format": FORMAT} | asdict(self))
+        return digest({"format": FORMAT} | self.settings())
 
 
 @dataclass(frozen=True)
@@ -98,14 +111,17 @@ class Experiment:
         model: arguments of `BaseClassifier`.
         training: see `Trial`.
         pretraining: see `Trial`.
-        methods: by label, `method` and its `k`, `lam`, `draw`, `setting` and `schedule`.
+        methods: by label, `method` and its `k`, `lam`, `similarity`, `draw`, `setting` and
+            `schedule`.
         m: numbers of base classes.
         shots: see `Trial`.
         supports: see `Trial`.
         heads: see `Trial`.
         repeats: seeds, each with classes, first model and test images of its own.
+        seeds: seeds of the repeats; 0, 1, 2 ... by default.
         share_split: all repeats have the classes and the first model of seed 0.
         sets: random base sets of a study.
+        decide: comparisons declared before the first run; see `experiments.decision`.
     """
 
     name: str
@@ -125,6 +141,13 @@ class Experiment:
     repeats: int = 10
     share_split: bool = False
     sets: int = 60
+    seeds: tuple[int, ...] = ()
+    decide: Plain = field(default_factory=dict)
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """One seed for each repeat."""
+        return (self.seeds or tuple(range(self.repeats)))[: self.repeats]
 
     def rows(self) -> list[Row]:
         """Every trial of the experiment, repeat after repeat so that tables fill up evenly."""
@@ -137,7 +160,7 @@ class Experiment:
             ]
         return [
             self._row(name, change, label, how, m, seed)
-            for seed in range(self.repeats)
+            for seed in self.all_seeds
             for name, change in self.datasets.items()
             for m in change.get("m", self.m)
             for label, how in (self.methods | change.get("methods", {})).items()
@@ -175,6 +198,7 @@ class Experiment:
             supports=self.supports,
             heads=tuple(self.heads),
             per_class=self.kind == "study",
+            similarity="cosine" if blind else how.get("similarity", "cosine"),
         )
         return Row(dataset, label, trial)
 
@@ -213,7 +237,10 @@ def load(name: str, data_root: str | None = None, **changes: Any) -> Experiment:
         raise InputError(
             f"Expected an experiment ({', '.join(names())}) or a YAML file but got {name!r}."
         )
-    settings = _read(path) | {key: value for key, value in changes.items() if value is not None}
+    settings = _read(path)
+    if "seeds" in settings:
+        settings["repeats"] = len(settings["seeds"])
+    settings |= {key: value for key, value in changes.items() if value is not None}
     settings = _rooted(settings, data_root, path.stem)
     try:
         experiment = Experiment(name=path.stem, **_lists_as_tuples(settings))
@@ -230,6 +257,16 @@ def _check(experiment: Experiment) -> None:
 
     expect(experiment.kind in KINDS, f"`kind` to be one of {', '.join(KINDS)}", experiment.kind)
     expect(experiment.repeats >= 1, "`repeats` of at least 1", experiment.repeats)
+    seeds = experiment.seeds
+    expect(
+        all(isinstance(seed, int) and seed >= 0 for seed in seeds)
+        and len(set(seeds)) == len(seeds),
+        "`seeds` to be different integers of at least 0",
+        seeds,
+    )
+    if seeds:
+        most = f"`repeats` of at most {len(seeds)}, the number of `seeds`,"
+        expect(experiment.repeats <= len(seeds), most, experiment.repeats)
     expect(experiment.supports >= 1, "`supports` of at least 1", experiment.supports)
     expect(len(experiment.datasets) > 0, "at least one data set", experiment.datasets)
     known = set(selectors.methods())
@@ -238,6 +275,31 @@ def _check(experiment: Experiment) -> None:
             expect(how.get("method") in known, f"the method of {label!r} to be known", how)
             setting = how.get("setting", experiment.setting)
             expect(setting in SETTINGS, f"`setting` of {', '.join(SETTINGS)}", setting)
+            similarity = how.get("similarity", "cosine")
+            expect(
+                similarity in SIMILARITIES, f"`similarity` of {', '.join(SIMILARITIES)}", similarity
+            )
+    _check_decide(experiment, expect)
+
+
+def _check_decide(experiment: Experiment, expect: Callable[[bool, str, object], None]) -> None:
+    """Declared comparisons must be of labels, m, head and shots that the experiment has."""
+    declared = experiment.decide
+    if not declared:
+        return
+    keys = {"head", "shots", "comparisons"}
+    expect(set(declared) == keys, f"`decide` with {', '.join(sorted(keys))}", declared)
+    expect(declared["head"] in experiment.heads, "`decide` to name a head", declared["head"])
+    expect(declared["shots"] in experiment.shots, "`decide` to name shots", declared["shots"])
+    expect(len(declared["comparisons"]) > 0, "at least one comparison", declared["comparisons"])
+    for pair in declared["comparisons"]:
+        expect(
+            set(pair) == {"better", "than", "m"}
+            and {pair["better"], pair["than"]} <= set(experiment.methods)
+            and pair["m"] in experiment.m,
+            "comparisons with `better` and `than`, two of its methods, and `m`",
+            pair,
+        )
 
 
 def _read(path: Path) -> Plain:

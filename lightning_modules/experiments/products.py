@@ -10,7 +10,7 @@ import numpy as np
 from fsl_basesel.cli.suggest import sentences
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.study import Study, Suggestion
-from lightning_modules.experiments import tables, worth
+from lightning_modules.experiments import decision, tables, worth
 from lightning_modules.experiments.building import data_module
 from lightning_modules.experiments.first_model import first_means
 from lightning_modules.experiments.plan import Experiment, Row
@@ -37,6 +37,8 @@ def write_products(
         if experiment.kind == "worth":
             more, written = _worth(experiment, results, folder)
             text += f"\n{more}"
+        if experiment.decide:
+            text += f"\n{decision.markdown(experiment, decision.decisions(experiment, results))}"
     write_text(folder / "results.csv", csv_text(results, tables.COLUMNS))
     write_text(folder / "table.md", text.rstrip() + "\n")
     return text, [folder / "results.csv", folder / "table.md", *written]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ class ResultStore:
 
     def save(self, trial: Trial, result: dict[str, Any]) -> None:
         """Keep a result, with the settings it belongs to for people who look into the file."""
-        text = json.dumps({"trial": asdict(trial), "result": result}, ensure_ascii=False)
+        text = json.dumps({"trial": trial.settings(), "result": result}, ensure_ascii=False)
         write_text(self._file(trial), text + "\n")
 
     def _file(self, trial: Trial) -> Path:

@@ -133,9 +133,10 @@ def markdown(experiment: Experiment, results: Sequence[dict[str, Any]]) -> str:
 def _table(lines: Sequence[Line], paper: dict[str, Any]) -> list[str]:
     columns = sorted({(line.key["m"], line.key["shots"]) for line in lines}, key=_descending_m)
     labels = list(dict.fromkeys(line.label for line in lines))
+    compared = any(line.difference is not None for line in lines)
     heading = ["method"]
     for m, shots in columns:
-        heading += [f"m={m}, {shots}-shot", "against Random"]
+        heading += [f"m={m}, {shots}-shot"] + ["against Random"] * compared
         heading += ["paper"] if _has(paper, m, shots) else []
     rows = [heading, ["---"] * len(heading)]
     for label in labels:
@@ -149,7 +150,8 @@ def _table(lines: Sequence[Line], paper: dict[str, Any]) -> list[str]:
                 ),
                 None,
             )
-            cells += ["", ""] if line is None else [points(line.accuracy), _difference(line)]
+            found = ["", ""] if line is None else [points(line.accuracy), _difference(line)]
+            cells += found[: 1 + compared]
             if _has(paper, m, shots):
                 cells.append(_printed(paper.get(label, {}).get(f"{m}/{shots}")))
         rows.append(cells)

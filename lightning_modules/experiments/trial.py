@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import asdict
 from typing import Any
 
 import fsl_basesel as fb
@@ -23,6 +22,11 @@ from lightning_modules.loader import step_seed
 SHARES = (1, 3)
 """Values of K at which every selection is compared with the proven bound."""
 
+NOT_OF_THE_NETWORK = (
+    "pretraining", "setting", "method", "k", "lam", "m", "schedule", "draw", "similarity",
+)  # fmt: skip
+"""Settings of a trial that only say how its classes are chosen."""
+
 
 def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     """The result of a trial, as plain types.
@@ -31,7 +35,8 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
         `accuracy`: by head and shots, one for each support set. `per_class`: the same for each
         novel class, where asked for. `classes`: numbers of the base classes in order of choice.
         `value`, `upper_bound`, `gap`: of the (last) selection; None for methods without K.
-        `shares`: h of the base classes at lam = 0 as a share of its proven bound, by K.
+        `shares`: h of the base classes at lam = 0 as a share of its proven bound, by K, with the
+        paper's similarity whatever the trial's.
         `selection_seconds`, `seconds`.
     """
     start = time.perf_counter()
@@ -67,9 +72,7 @@ def _judged_once(
     Labels go by the order of the pool, so that the order of choice has no part in the network.
     """
     settings = {
-        name: value
-        for name, value in asdict(trial).items()
-        if name not in ("pretraining", "setting", "method", "k", "lam", "m", "schedule", "draw")
+        name: value for name, value in trial.settings().items() if name not in NOT_OF_THE_NETWORK
     }
     key = digest(settings | {"format": FORMAT, "classes": sorted(chosen)})
     with store.claim(f"network-{key}", wait=True):
@@ -101,7 +104,7 @@ def _judged(trial: Trial, module: BaseClassifier, novel: NovelTask) -> dict[str,
 def _selection(trial: Trial, means: ClassMeans) -> fb.Selection:
     # Methods without K are chosen by something else; the problem still tells them m.
     problem = means.problem(
-        trial.m, trial.k or 1, trial.lam or 0.0, general=trial.setting == "general"
+        trial.m, trial.k or 1, trial.lam or 0.0, trial.setting == "general", trial.similarity
     )
     seed = step_seed(trial.seed, "draw", trial.draw)
     return fb.select(problem, trial.method, seed=seed, certify=trial.k is not None)

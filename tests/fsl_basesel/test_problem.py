@@ -133,14 +133,14 @@ def test_own_similarity_function_and_general_selection() -> None:
         novel,
         m=2,
         k=1,
-        similarity=lambda block, target: -torch.cdist(torch.tensor(block), torch.tensor(target)),
+        similarity=lambda block, target: -torch.cdist(torch.tensor(target), torch.tensor(block)),
     )
     distance = np.linalg.norm(novel[:, None] - candidates[None], axis=2)
     assert np.allclose(problem.similarity.numpy(), -distance)
     general = SelectionProblem.from_centroids(candidates, m=2, k=1, names=list("abcdefg"))
     assert general.novel_names == tuple("abcdefg")
     assert np.allclose(np.diagonal(general.similarity.numpy()), 1.0)
-    with pytest.raises(InputError, match="`similarity` to return one row for each of the 7"):
+    with pytest.raises(InputError, match="`similarity` to return one row for each of the 2 novel"):
         SelectionProblem.from_centroids(candidates, novel, m=1, similarity=lambda b, t: b)
 
 

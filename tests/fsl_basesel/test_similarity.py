@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.covariance import EmpiricalCovariance, shrunk_covariance
+from sklearn.metrics.pairwise import cosine_similarity
 
+import fsl_basesel as fb
 from fsl_basesel.errors import InputError
-from fsl_basesel.similarity import ClassCentroids, class_centroids
+from fsl_basesel.similarity import SIMILARITIES, ClassCentroids, class_centroids
 
 
 def test_centroids_are_class_means_in_float64() -> None:
@@ -69,3 +77,177 @@ def test_class_centroids_keep_names_groups_and_numbers_of_images() -> None:
 def test_class_centroids_that_do_not_fit_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         ClassCentroids(*arguments)
+
+
+def centroids(seed: int, count: int, dimensions: int) -> np.ndarray:
+    """Centroids with a mean far from zero and very different variances, as networks give them."""
+    rng = np.random.default_rng(seed)
+    mixing = rng.standard_normal((dimensions, dimensions)) * np.geomspace(1, 0.01, dimensions)
+    return rng.standard_normal((count, dimensions)) @ mixing + 3.0
+
+
+def similarities(candidates: np.ndarray, novel: np.ndarray | None, **how: Any) -> np.ndarray:
+    return fb.SelectionProblem.from_centroids(candidates, novel, m=1, k=1, **how).columns.T
+
+
+def directly(
+    candidates: np.ndarray, novel: np.ndarray, shrinkage: float = 0.5, each: bool = False
+) -> np.ndarray:
+    """Whitened similarities with scikit-learn's covariance and an eigenvalue decomposition."""
+    covariance = EmpiricalCovariance().fit(candidates).covariance_
+    values, vectors = np.linalg.eigh(shrunk_covariance(covariance, shrinkage))
+    whitening = vectors / np.sqrt(values)
+    centre = candidates.mean(axis=0)
+    other = novel.mean(axis=0) if each else centre
+    return cosine_similarity((novel - other) @ whitening, (candidates - centre) @ whitening)
+
+
+@pytest.mark.parametrize(("count", "dimensions"), [(3, 2), (40, 100), (300, 17), (5000, 300)])
+def test_whitened_is_the_direct_computation(count: int, dimensions: int) -> None:
+    candidates, novel = centroids(0, count, dimensions), centroids(1, 20, dimensions)
+    found = similarities(candidates, novel, similarity="whitened")
+    assert np.abs(found - directly(candidates, novel)).max() < 1e-10
+    other = similarities(candidates, novel, similarity="whitened", shrinkage=0.1)
+    assert np.abs(other - directly(candidates, novel, 0.1)).max() < 1e-10
+    each = similarities(candidates, novel, similarity="whitened", centre="each")
+    assert np.abs(each - directly(candidates, novel, each=True)).max() < 1e-10
+
+
+def test_centred_is_the_cosine_of_the_differences_from_the_mean() -> None:
+    candidates, novel = centroids(0, 30, 8), centroids(1, 5, 8) + 1.0
+    mean = candidates.mean(axis=0)
+    expected = cosine_similarity(novel - mean, candidates - mean)
+    assert np.allclose(similarities(candidates, novel, similarity="centred"), expected, atol=1e-12)
+    each = cosine_similarity(novel - novel.mean(axis=0), candidates - mean)
+    found = similarities(candidates, novel, similarity="centred", centre="each")
+    assert np.allclose(found, each, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(3, 40),
+    dimensions=st.integers(2, 12),
+    exponent=st.sampled_from([-900, -30, 0, 30, 900]),
+    name=st.sampled_from(["centred", "whitened"]),
+)
+def test_named_similarities_see_neither_scale_nor_place_nor_rotation(
+    seed: int, count: int, dimensions: int, exponent: int, name: str
+) -> None:
+    candidates, novel = centroids(seed, count, dimensions), centroids(seed + 1, 4, dimensions)
+    found = similarities(candidates, novel, similarity=name)
+    assert np.abs(found).max() <= 1.0
+    scaled = [np.ldexp(rows, exponent) for rows in (candidates, novel)]
+    assert np.array_equal(similarities(*scaled, similarity=name), found)
+    rotation = np.linalg.qr(np.random.default_rng(seed).standard_normal((dimensions, dimensions)))[
+        0
+    ]
+    turned = similarities(candidates @ rotation + 1.0, novel @ rotation + 1.0, similarity=name)
+    assert np.allclose(turned, found, atol=1e-9)
+    order = np.random.default_rng(seed).permutation(count)
+    assert np.allclose(
+        similarities(candidates[order], novel, similarity=name), found[:, order], atol=1e-9
+    )
+
+
+def test_full_shrinkage_is_centred() -> None:
+    candidates, novel = centroids(0, 30, 8), centroids(1, 5, 8)
+    centred = similarities(candidates, novel, similarity="centred")
+    assert np.allclose(similarities(candidates, novel, similarity="whitened", shrinkage=1), centred)
+
+
+THREADS = """
+import hashlib, sys
+import numpy as np
+import fsl_basesel as fb
+rng = np.random.default_rng(0)
+for dtype in (np.float32, np.float64):
+    candidates, novel = rng.random((2500, 600)).astype(dtype), rng.random((100, 600)).astype(dtype)
+    for name in ("whitened", "centred"):
+        problem = fb.SelectionProblem.from_centroids(candidates, novel, m=20, k=1, similarity=name)
+        print(hashlib.sha256(problem.columns.tobytes()).hexdigest())
+        print(fb.select(problem, "auto").indices, fb.select(problem, "domsim").indices)
+"""
+
+
+def test_one_and_two_threads_give_the_same_bits() -> None:
+    def printed(threads: int) -> str:
+        names = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+        environment = os.environ | {f"{name}_NUM_THREADS": str(threads) for name in names}
+        command = [sys.executable, "-c", THREADS]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    one = printed(1)
+    assert len(one.splitlines()) == 8
+    assert printed(2) == one
+
+
+@pytest.mark.parametrize("name", ["centred", "whitened"])
+def test_what_has_no_spread_is_refused_by_name(name: str) -> None:
+    novel = centroids(1, 4, 5)
+    with pytest.raises(InputError, match=f"at least 3 candidates .*{name!r}.* got 2 in 5"):
+        similarities(novel[:2], novel, similarity=name)
+    with pytest.raises(InputError, match=r"at least 2 dimensions .* got 4 in 1"):
+        similarities(novel[:, :1], novel[:, :1], similarity=name)
+    with pytest.raises(InputError, match="all 6 centroids are equal"):
+        similarities(np.full((6, 5), 0.1), novel, similarity=name)
+    with pytest.raises(InputError, match="at least 2 novel classes for centre='each'"):
+        similarities(centroids(0, 9, 5), novel[:1], similarity=name, centre="each")
+    pool = np.concatenate([np.eye(5), -np.eye(5), np.zeros((1, 5))]) + 0.5
+    with pytest.raises(InputError, match=r"row 10 \(class '10'\) is equal to it"):
+        similarities(pool, novel, similarity=name)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"similarity": "euclid"}, "`similarity` of cosine, centred, whitened but got 'euclid'"),
+        (
+            {"similarity": "whitened", "centre": "none"},
+            "`centre` of candidates, each but got 'none'",
+        ),
+        ({"similarity": "whitened", "shrinkage": 0}, "`shrinkage` above 0 and at most 1 but got 0"),
+        ({"similarity": "whitened", "shrinkage": 1.5}, "`shrinkage` above 0"),
+    ],
+)
+def test_unknown_options_are_refused(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        similarities(centroids(0, 9, 5), centroids(1, 4, 5), **how)
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (2, 6), (6, 2), (1, 5), (2, 1), (5, 1)])
+def test_a_function_that_is_the_wrong_way_round_is_refused_whatever_the_sizes(
+    shape: tuple[int, int],
+) -> None:
+    novel, candidates = (np.random.default_rng(0).random((size, 3)) for size in shape)
+    right = similarities(candidates, novel, similarity=lambda block, target: target @ block.T)
+    assert np.array_equal(right, novel @ candidates.T)
+    with pytest.raises(InputError, match="`similarity` to return one row for each of the"):
+        similarities(candidates, novel, similarity=lambda block, target: block @ target.T)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_domsim_and_kmedoids_follow_the_similarity_of_the_problem(name: str) -> None:
+    candidates, novel = centroids(0, 25, 6), centroids(1, 7, 6)
+    problem = fb.SelectionProblem.from_centroids(candidates, novel, m=5, k=1, similarity=name)
+    towards = similarities(candidates, novel.mean(axis=0, keepdims=True), similarity=name)[0]
+    assert fb.select(problem, "domsim").indices == np.argsort(-towards)[:5].tolist()
+    # The chosen medoids cannot be improved by exchanging one of them, in this similarity.
+    among = similarities(candidates, None, similarity=name)
+    chosen = fb.select(problem, "kmedoids").indices
+    cost = (1 - among[chosen]).min(axis=0).sum()
+    for out in chosen:
+        for other in set(range(25)) - set(chosen):
+            swapped = [*(set(chosen) - {out}), other]
+            assert (1 - among[swapped]).min(axis=0).sum() >= cost - 1e-9
+
+
+@pytest.mark.parametrize("method", ["domsim", "kmedoids"])
+def test_methods_on_centroids_refuse_a_function_by_name(method: str) -> None:
+    problem = fb.SelectionProblem.from_centroids(
+        np.eye(4), np.eye(4), m=2, k=1, similarity=lambda block, target: target @ block.T
+    )
+    with pytest.raises(InputError, match=f"similarity with a name .* method {method!r}"):
+        fb.select(problem, method)

@@ -125,3 +125,60 @@ def test_the_papers_data_must_be_named(tmp_path: Path) -> None:
     path.write_text("just words")
     with pytest.raises(InputError, match="to hold settings by name"):
         plan.load(str(path))
+
+
+def test_similarity_is_part_of_the_key_unless_it_is_the_papers(tmp_path: Path) -> None:
+    trial = plan.load(small_yaml(tmp_path)).rows()[1].trial
+    assert "similarity" not in trial.settings()
+    keys = {replace(trial, similarity=name).key for name in ("cosine", "centred", "whitened")}
+    assert len(keys) == 3
+    assert trial.key in keys
+
+
+def test_seeds_of_the_file_are_the_seeds_of_its_trials(tmp_path: Path) -> None:
+    path = small_yaml(tmp_path, seeds=[100, 105, 7])
+    experiment = plan.load(path)
+    assert experiment.repeats == 3
+    rows = experiment.rows()
+    assert list(dict.fromkeys(row.trial.seed for row in rows)) == [100, 105, 7]
+    assert {row.trial.data["init_args"]["split_seed"] for row in rows} == {100, 105, 7}
+    assert plan.load(path, repeats=2).all_seeds == (100, 105)
+    with pytest.raises(InputError, match=r"`repeats` of at most 3, the number of `seeds`, .* 4"):
+        plan.load(path, repeats=4)
+    with pytest.raises(InputError, match="`seeds` to be different integers"):
+        plan.load(small_yaml(tmp_path, seeds=[1, 1]))
+
+
+def test_the_objective_is_decided_by_what_was_declared() -> None:
+    experiment = plan.load("objective-glyphs")
+    assert experiment.all_seeds == tuple(range(100, 120))
+    pairs = [(p["better"], p["than"], p["m"]) for p in experiment.decide["comparisons"]]
+    assert pairs == [
+        ("whitened, K=1", other, m) for other in ("cosine, K=1", "whitened, K=3") for m in (20, 100)
+    ]
+    assert (experiment.decide["head"], experiment.decide["shots"]) == ("NearestCentroid", 5)
+    rows = experiment.rows()
+    assert len(rows) == 20 * 3 * 2 * 5
+    assert [row.trial.seed for row in rows] == sorted(row.trial.seed for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("decide", "message"),
+    [
+        ({"head": "NearestCentroid"}, "`decide` with comparisons, head, shots"),
+        ({"head": "X", "shots": 5, "comparisons": []}, "`decide` to name a head"),
+        ({"head": "NearestCentroid", "shots": 9, "comparisons": []}, "`decide` to name shots"),
+        ({"head": "NearestCentroid", "shots": 5, "comparisons": []}, "at least one comparison"),
+        (
+            {
+                "head": "NearestCentroid",
+                "shots": 5,
+                "comparisons": [{"better": "nobody", "than": "cosine, K=1", "m": 20}],
+            },
+            "two of its methods",
+        ),
+    ],
+)
+def test_comparisons_of_what_is_not_there_are_refused(decide: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan.load("objective-glyphs", decide=decide)

@@ -1,0 +1,151 @@
+"""Comparisons that an experiment declares before its first run, and what its results say of them.
+
+The file of the experiment has them under `decide`: head, shots, and pairs of labels at some m. For
+each seed the accuracies of all data sets are averaged; a paired t-test compares these means seed by
+seed, and Holm's adjustment is over all declared comparisons. Before every declared seed is there,
+nothing is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from fsl_basesel.report.paired import Estimate, estimate
+from lightning_modules.experiments import tables
+
+if TYPE_CHECKING:
+    from lightning_modules.experiments.plan import Experiment
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A declared comparison and its result so far.
+
+    Attributes:
+        better: label that is expected to be better.
+        than: label it is compared with.
+        m: number of base classes.
+        missing: declared seeds that are not there in every data set.
+        pooled: difference of the means over data sets, by seed; None without a whole seed.
+        by_dataset: the difference within each data set, for information.
+        p: of the paired t-test of `pooled`, two-sided; NaN below two seeds.
+        adjusted: `p` after Holm's adjustment; NaN as long as one comparison has no `p`.
+    """
+
+    better: str
+    than: str
+    m: int
+    missing: int
+    pooled: Estimate | None
+    by_dataset: dict[str, Estimate]
+    p: float
+    adjusted: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether `better` is shown to be better: all seeds there, adjusted p below `LEVEL`."""
+        ahead = self.pooled is not None and self.pooled.mean > 0
+        return self.missing == 0 and ahead and self.adjusted < LEVEL
+
+
+def decisions(experiment: Experiment, results: Sequence[dict[str, Any]]) -> list[Decision]:
+    """The declared comparisons, with what the results of the experiment say.
+
+    Args:
+        experiment: with `decide`.
+        results: lines of `tables.result_rows`; a seed counts if both labels have it in every data
+            set.
+    """
+    declared = experiment.decide
+    accuracy = {
+        (row["label"], row["m"], row["domain"], row["seed"]): row["accuracy"]
+        for row in results
+        if (row["head"], row["shots"]) == (declared["head"], declared["shots"])
+    }
+    pairs = [(pair["better"], pair["than"], pair["m"]) for pair in declared["comparisons"]]
+    tests = []
+    for better, than, m in pairs:
+        gaps = np.array(
+            [
+                [
+                    accuracy.get((better, m, dataset, seed), np.nan)
+                    - accuracy.get((than, m, dataset, seed), np.nan)
+                    for dataset in experiment.datasets
+                ]
+                for seed in experiment.all_seeds
+            ]
+        )
+        tests.append(gaps[~np.isnan(gaps).any(axis=1)])
+    values = [_p_value(gaps.mean(axis=1)) for gaps in tests]
+    adjusted = [float("nan")] * len(pairs) if np.isnan(values).any() else holm(values)
+    return [
+        Decision(
+            *pair,
+            missing=len(experiment.all_seeds) - len(gaps),
+            pooled=estimate(gaps.mean(axis=1).tolist()) if len(gaps) else None,
+            by_dataset={
+                dataset: estimate(gaps[:, at].tolist())
+                for at, dataset in enumerate(experiment.datasets)
+                if len(gaps)
+            },
+            p=value,
+            adjusted=after,
+        )
+        for pair, gaps, value, after in zip(pairs, tests, values, adjusted, strict=True)
+    ]
+
+
+def _p_value(differences: np.ndarray) -> float:
+    return float(stats.ttest_1samp(differences, 0.0).pvalue) if len(differences) > 1 else np.nan
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Holm's adjustment of p values: any of them below .05 then holds with all others.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(values, kind="stable")
+    factors = len(values) - np.arange(len(values))
+    rising = np.maximum.accumulate(np.asarray(values)[order] * factors)
+    adjusted = np.empty(len(values))
+    adjusted[order] = np.minimum(rising, 1.0)
+    return adjusted.tolist()
+
+
+def markdown(experiment: Experiment, found: Sequence[Decision]) -> str:
+    """The declared comparisons as a table, and how many seeds are still missing."""
+    head = tables.HEADS.get(experiment.decide["head"], experiment.decide["head"])
+    lines = [
+        f"## Declared comparisons: {head}, {experiment.decide['shots']}-shot, points",
+        "",
+        f"| m | better | than | pooled | p | p (Holm) | {' | '.join(experiment.datasets)} |",
+        "|---" * (6 + len(experiment.datasets)) + "|",
+    ]
+    for one in found:
+        cells = [str(one.m), one.better, one.than, tables.points(one.pooled, sign=True)]
+        cells += [
+            _shown(one.p),
+            f"**{_shown(one.adjusted)}**" if one.holds else _shown(one.adjusted),
+        ]
+        for dataset in experiment.datasets:
+            cells.append(tables.points(one.by_dataset.get(dataset), sign=True))
+        lines.append(f"| {' | '.join(cells)} |")
+    total, missing = len(experiment.all_seeds), max(one.missing for one in found)
+    if missing:
+        told = f"{total - missing} of {total} seeds are complete: nothing is decided yet."
+    else:
+        told = f"All {total} seeds are complete. Bold: p below {LEVEL} after Holm's adjustment."
+    return "\n".join([*lines, "", told, ""])
+
+
+def _shown(p: float) -> str:
+    return "" if np.isnan(p) else f"{p:.4f}" if p >= 0.0001 else f"{p:.1e}"
