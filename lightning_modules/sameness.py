@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsl_basesel.data import NovelTask
-from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.errors import InputError
 
 
@@ -44,7 +43,4 @@ def require_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
 
 def novel_fingerprint(novel: NovelTask | None) -> str:
     """Tells a novel task from any other; General Selection, which has none, is "none"."""
-    if novel is None:
-        return "none"
-    drawn = (novel.shots, novel.queries, novel.repeat, novel.seed)
-    return fingerprint([novel.source.fingerprint, repr(drawn)])
+    return "none" if novel is None else novel.fingerprint

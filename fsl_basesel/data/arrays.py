@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from fsl_basesel.data import counter
+from fsl_basesel.data.reading import in_random_order
 from fsl_basesel.data.source import ImageSource
 from fsl_basesel.errors import InputError
 
 _CHANNELS = (1, 3, 4)
+_HASHED_NUMBERS = 1 << 26  # up to so many are all part of the fingerprint
+_HASHED_IMAGES = 8  # of each class, where there are more
 
 
 def group_by_label(
@@ -54,11 +57,8 @@ def group_by_label(
         titles = [str(name) for name in names]
     else:
         titles = [str(value) for value in values.tolist()]
-    shuffled = [
-        piece[counter.shuffled(counter.key(seed, "order", name), range(len(piece)))]
-        for name, piece in zip(titles, members, strict=True)
-    ]
-    return titles, shuffled
+    pairs = zip(titles, members, strict=True)
+    return titles, [in_random_order(name, piece, seed) for name, piece in pairs]
 
 
 class ArraySource(ImageSource):
@@ -70,10 +70,19 @@ class ArraySource(ImageSource):
         self._array, self._image = array, image
         self._starts = np.concatenate([[0], np.cumsum([len(m) for m in members])])
         self._rows = np.concatenate(members)
-        some = array[:: max(1, len(array) // 64)].float().cpu().numpy()  # enough to tell apart
-        shape = repr((array.dtype, tuple(array.shape)))
-        identity: list[str | bytes] = [shape, some.tobytes(), self._rows.tobytes()]
-        super().__init__(titles, [len(m) for m in members], identity)
+        identity: list[str | bytes] = [repr((array.dtype, tuple(array.shape)))]
+        super().__init__(titles, [len(m) for m in members], [*identity, self._rows.tobytes()])
+
+    def look(self) -> Iterable[str | bytes]:
+        """All numbers, or those of the first images of every class where there are many."""
+        chosen = self._rows
+        if self._array.numel() > _HASHED_NUMBERS:
+            starts = self._starts[:-1]
+            each = [chosen[start : start + _HASHED_IMAGES] for start in starts.tolist()]
+            chosen = np.concatenate(each)
+        for start in range(0, len(chosen), 1024):
+            some = self._array[torch.from_numpy(chosen[start : start + 1024])].cpu().contiguous()
+            yield hashlib.sha256(some.view(torch.uint8).numpy().tobytes()).digest()
 
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
         """Image `items[b]` of class `classes[b]`, float32; bytes become [0, 1]."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any
 
-_ABANDONED_SECONDS = 3600.0
+from fsl_basesel.files.writing import whole_file
 
 
 def cache_folder() -> Path:
@@ -44,34 +41,11 @@ def fingerprint(parts: Iterable[str | bytes]) -> str:
     return digest.hexdigest()[:32]
 
 
-def store(name: str, write: Callable[[BinaryIO], object]) -> bool:
-    """Write a cache file whole or not at all; False where the disk cannot be written.
-
-    The content goes to a file of its own in the same folder and is then renamed over the name, so
-    a reader, a second process or a kill at any point meets the old file, the new one or none.
-    """
-    folder = cache_folder()
-    temporary = None
+def store(name: str, write: Callable[[IO[Any]], object]) -> bool:
+    """Write a cache file whole or not at all; False where the disk cannot be written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".part-", dir=folder)
-        with os.fdopen(handle, "wb") as file:
+        with whole_file(cache_folder() / name) as file:
             write(file)
-        os.replace(temporary, folder / name)
     except OSError:
         return False
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-    _remove_abandoned(folder)
     return True
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Delete what killed processes left behind."""
-    with contextlib.suppress(OSError):
-        for part in folder.glob(".part-*"):
-            with contextlib.suppress(OSError):
-                if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
-                    part.unlink()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import bisect
+import hashlib
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,8 +15,15 @@ import torch
 from torch.utils.data import ConcatDataset, Subset
 
 from fsl_basesel.data.arrays import group_by_label
-from fsl_basesel.data.pictures import as_tensor, fit
-from fsl_basesel.data.reading import ReadSource
+from fsl_basesel.data.reading import (
+    ReadSource,
+    as_tensor,
+    fit,
+    look_at_files,
+    own_mode,
+    text_of,
+    upright,
+)
 from fsl_basesel.errors import InputError
 
 # Where data sets keep their labels: a label an image, or an (image, label) pair an image.
@@ -103,9 +115,11 @@ class DatasetSource(ReadSource):
         on_corrupt: str,
     ) -> None:
         self._dataset, self._size, self._transform = dataset, size, transform
+        own = getattr(dataset, "transform", None), getattr(dataset, "transforms", None)
         identity: list[str | bytes] = [
             type(dataset).__name__,
             repr(size),
+            *(text_of(change) for change in (transform, *own) if change is not None),
             *(piece.tobytes() for piece in members),
         ]
         super().__init__(titles, members, on_corrupt, identity)
@@ -122,17 +136,61 @@ class DatasetSource(ReadSource):
                     f"Expected PIL pictures for `size` but got {type(image).__name__}; resize in "
                     "the data set's own transform and leave `size` out."
                 )
-            image = fit(image, self._size)
+            image = fit(upright(image, own_mode(image)), self._size)
         return as_tensor(image)
 
     def describe(self, class_number: int, member: int) -> str:
         """Which image of the data set it is, and its file where the data set says."""
-        for attribute in ("samples", "_samples", "imgs", "_image_files"):
-            files = getattr(self._dataset, attribute, None)
-            if isinstance(files, Sequence) and len(files) == len(self._dataset):
-                entry = files[member]
-                return str(entry[0] if isinstance(entry, tuple | list) else entry)
-        return f"image {member}"
+        return _file_of(self._dataset, member) or f"image {member}"
+
+    def look(self) -> Iterable[str | bytes]:
+        """What can be told of the files, or the first image of every class as it is given."""
+        for members in self._first:
+            files = [_file_of(self._dataset, int(member)) for member in members]
+            if None not in files and os.path.isfile(str(files[0])):
+                yield from look_at_files([str(file) for file in files])
+                continue
+            try:
+                with _seeded():  # a random transform must neither change the run nor the outcome
+                    item = self._dataset[int(members[0])]
+                    image = as_tensor(item[0] if isinstance(item, tuple | list) else item)
+                yield hashlib.sha256(image.contiguous().numpy().tobytes()).digest()
+            except Exception as error:  # it is said where the image is needed
+                yield type(error).__name__
+
+
+def _file_of(dataset: Any, index: int) -> str | None:
+    """The file of an image, where the data set or one that it wraps keeps a list of files."""
+    for attribute in ("samples", "_samples", "imgs", "_image_files"):
+        files = getattr(dataset, attribute, None)
+        if isinstance(files, Sequence) and len(files) == len(dataset):
+            entry = files[index]
+            return str(entry[0] if isinstance(entry, tuple | list) else entry)
+    if isinstance(dataset, ConcatDataset):
+        part = bisect.bisect_right(dataset.cumulative_sizes, index)
+        before = dataset.cumulative_sizes[part - 1] if part else 0
+        return _file_of(dataset.datasets[part], index - before)
+    inner = getattr(dataset, "dataset", None)
+    if inner is None or inner is dataset:
+        return None
+    if isinstance(dataset, Subset):
+        return _file_of(inner, dataset.indices[index])
+    return _file_of(inner, index) if len(inner) == len(dataset) else None
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Fixed random numbers inside; afterwards the generators are as they were."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
 
 
 def from_dataset(

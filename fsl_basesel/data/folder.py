@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,21 @@ import numpy as np
 import torch
 
 from fsl_basesel.data import cache
-from fsl_basesel.data.pictures import as_tensor, fit, open_picture
-from fsl_basesel.data.reading import ReadSource, in_random_order
+from fsl_basesel.data.reading import (
+    PLUGINS,
+    ReadSource,
+    as_tensor,
+    extensions,
+    fit,
+    in_random_order,
+    open_picture,
+    text_of,
+)
 from fsl_basesel.errors import InputError
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-_FORMAT = 1
+_FORMAT = 2
+_NO_CLASSES = ("__MACOSX",)  # folders that archives of macOS bring along
+_PARTS = frozenset("train training val valid validation test testing dev eval".split())
 _SETTLED_NS = 2_000_000_000  # a folder touched more recently than this may change unseen
 
 
@@ -49,6 +59,8 @@ class FolderSource(ReadSource):
         self._files = ["\0".join(found[name]) for name in names]
         members = [in_random_order(name, np.arange(len(found[name])), seed) for name in names]
         settings = repr((self.size, channels, int(seed)))
+        if transform is not None:
+            settings += text_of(transform)
         super().__init__(names, members, on_corrupt, [settings, *self._files])
 
     def read(self, class_number: int, member: int) -> torch.Tensor:
@@ -85,7 +97,8 @@ def image_folder(
     """Classes from folders: every folder in `path` is a class, every picture below it an image.
 
     Nothing is decoded until images are asked for. The list of files is kept in the cache folder
-    and used again while no folder has changed.
+    and used again while no folder has changed. Links are followed, each folder once. Hidden files
+    and `__MACOSX` are passed over. How pictures are read is said at `reading.upright`.
 
     Args:
         path: folder with one folder for each class.
@@ -110,67 +123,136 @@ def image_folder(
     return FolderSource(path, size, channels, transform, on_corrupt, seed)
 
 
+def is_picture(entry: os.DirEntry[str]) -> bool:
+    """Whether a name in a folder is that of a picture file, as far as can be told from outside.
+
+    Pipes and devices are none. A link that leads nowhere counts, so that it is named when read.
+    """
+    if entry.name.startswith(".") or not entry.name.lower().endswith(extensions()):
+        return False
+    return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+
+
 def class_index(root: Path) -> dict[str, list[str]]:
     """For each class folder in `root` its picture files, as paths below that folder, sorted.
 
     Raises:
-        InputError: if there is no such folder, no class folder in it, or one without pictures.
+        InputError: if there is no such folder, no class folder in it, one without pictures, or if
+            the class folders seem to be one level further down.
     """
     if not root.is_dir():
         raise InputError(f"Expected a folder of class folders but {str(root)!r} is not a folder.")
     name = f"folder-{cache.fingerprint([str(root.resolve())])}.json"
-    index = _load_index(name, root)
-    if index is None:
+    stored = _load_index(name, root)
+    if stored is None:
         started = time.time_ns()
-        index, folders = _scan(root)
+        index, folders, unread = _scan(root)
+        stored = {
+            "format": _FORMAT,
+            "extensions": list(extensions()),
+            "folders": folders,
+            "classes": index,
+            "unread": unread,
+        }
         if max(folders.values()) < started - _SETTLED_NS:
-            content = {"format": _FORMAT, "folders": folders, "classes": index}
-            text = json.dumps(content).encode()  # escapes, so file names of any bytes survive
+            text = json.dumps(stored).encode()  # escapes, so file names of any bytes survive
             cache.store(name, lambda file: file.write(text))
-    if not index:
-        raise InputError(
-            f"Expected class folders in {str(root)!r} but there are none; put the images of each "
-            "class into a folder of its own."
+    index, unread = stored["classes"], stored["unread"]
+    for ending, count in unread.items():
+        warnings.warn(
+            f"{count} {ending} file(s) in {str(root)!r} cannot be read here and are passed over; "
+            f"install {PLUGINS[ending]} to use them.",
+            stacklevel=3,
         )
+    if not index:
+        with os.scandir(root) as entries:
+            direct = sum(map(is_picture, entries))
+        found = f"{direct} pictures and no folder" if direct else "none"
+        raise InputError(
+            f"Expected class folders in {str(root)!r} but there are {found}; put the images of "
+            "each class into a folder of its own and name the folder that has all of these."
+        )
+    _require_classes(root, index)
     empty = [name for name, files in index.items() if not files]
     if empty:
         raise InputError(
-            f"Expected pictures ({', '.join(EXTENSIONS)}) in every class folder but "
+            f"Expected pictures ({', '.join(extensions())}) in every class folder but "
             f"{str(root / empty[0])!r} has none ({len(empty)} such); add some or remove the folder."
         )
     return index
 
 
-def _load_index(name: str, root: Path) -> dict[str, list[str]] | None:
+def _require_classes(root: Path, index: dict[str, list[str]]) -> None:
+    """Refuse a folder whose own folders are the parts of a data set and not its classes."""
+    filled = [name for name, files in index.items() if files]
+    if len(filled) != 1 and not all(name.lower() in _PARTS for name in filled):
+        return
+    below = {}
+    for name in filled:
+        tops = {file.partition(os.sep)[0] if os.sep in file else "" for file in index[name]}
+        if "" not in tops and (len(filled) > 1 or len(tops) > 1):
+            below[name] = len(tops)
+    if below:
+        listed = " or ".join(f"{str(root / n)!r} ({c} classes)" for n, c in below.items())
+        raise InputError(
+            f"Expected class folders in {str(root)!r} but {', '.join(filled)} in it has class "
+            f"folders of its own; give {listed} instead."
+        )
+
+
+def _load_index(name: str, root: Path) -> dict[str, Any] | None:
     """The index from the cache, or None where there is none or a folder has changed since."""
     try:
         stored = json.loads((cache.cache_folder() / name).read_bytes())
-        if stored["format"] != _FORMAT:
+        if stored["format"] != _FORMAT or stored["extensions"] != list(extensions()):
             return None
         for folder, changed in stored["folders"].items():
             if os.stat(root / folder).st_mtime_ns != changed:
                 return None
-        return dict(stored["classes"])
+        stored["classes"], stored["unread"] = dict(stored["classes"]), dict(stored["unread"])
+        return stored
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _scan(root: Path) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Files of every class, and when each folder last changed."""
+def _scan(root: Path) -> tuple[dict[str, list[str]], dict[str, int], dict[str, int]]:
+    """Files of every class, when each folder last changed, and how many no reader is there for."""
     changed = {".": os.stat(root).st_mtime_ns}
+    unread: dict[str, int] = {}
+    missing = tuple(ending for ending in PLUGINS if ending not in extensions())
     with os.scandir(root) as entries:
-        names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    index = {}
+        names = sorted(entry.name for entry in entries if _is_class_folder(entry))
+    above = {_identity(folder) for folder in (root.resolve(), *root.resolve().parents)}
+    index: dict[str, list[str]] = {}
     for name in names:
-        files = []
-        for folder, below, inside in os.walk(root / name, followlinks=True):
-            below[:] = [entry for entry in below if not entry.startswith(".")]
-            changed[os.path.relpath(folder, root)] = os.stat(folder).st_mtime_ns
-            prefix = os.path.relpath(folder, root / name)
-            files += [
-                file if prefix == "." else os.path.join(prefix, file)
-                for file in inside
-                if file.lower().endswith(EXTENSIONS) and not file.startswith(".")
-            ]
-        index[name] = sorted(files)
-    return index, changed
+        visited, waiting = set(above), [name]  # a link to a folder above would never end
+        files: list[str] = []
+        while waiting:
+            folder = waiting.pop()
+            identity = _identity(root / folder)
+            if identity in visited:
+                continue
+            visited.add(identity)
+            changed[folder] = os.stat(root / folder).st_mtime_ns
+            with os.scandir(root / folder) as entries:
+                for entry in entries:
+                    path = os.path.join(folder, entry.name)
+                    if _is_class_folder(entry):
+                        waiting.append(path)
+                    elif is_picture(entry):
+                        files.append(path[len(name) + 1 :])
+                    elif missing and entry.name.lower().endswith(missing):
+                        ending = os.path.splitext(entry.name)[1].lower()
+                        unread[ending] = unread.get(ending, 0) + 1
+        if name in changed:
+            index[name] = sorted(files)
+    return index, changed, unread
+
+
+def _is_class_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir() and not entry.name.startswith(".") and entry.name not in _NO_CLASSES
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    found = os.stat(folder)
+    return found.st_dev, found.st_ino

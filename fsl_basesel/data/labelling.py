@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fsl_basesel.data.folder import EXTENSIONS, FolderSource
+from fsl_basesel.data.folder import FolderSource, is_picture
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import whole_file
 
 
 class LabelsPending(RuntimeError):  # noqa: N818  (not a fault: the run waits for people)
@@ -107,19 +107,15 @@ class LabellingQueue(ClassPool):
 
     def _files_of(self, name: str) -> list[str]:
         try:
-            inside = os.listdir(self.labelled / name)
+            with os.scandir(self.labelled / name) as entries:
+                return sorted(entry.name for entry in entries if is_picture(entry))
         except FileNotFoundError:
             return []
-        return sorted(
-            file
-            for file in inside
-            if file.lower().endswith(EXTENSIONS) and not file.startswith(".")
-        )
 
     def _read_queue(self) -> dict[str, list[str]]:
         try:
             content = json.loads(self.queue.read_text("utf-8", "surrogateescape"))
-            return {str(name): list(files) for name, files in content["arrived"].items()}
+            arrived = {str(name): list(files) for name, files in content["arrived"].items()}
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -127,9 +123,17 @@ class LabellingQueue(ClassPool):
                 f"Expected {self.queue} to be a labelling queue but it is not ({error}); repair or "
                 "remove it."
             ) from error
+        for name, files in arrived.items():
+            for file in files:
+                inside = isinstance(file, str) and os.path.basename(file) == file
+                if not inside or file in ("", ".."):
+                    raise InputError(
+                        f"Expected {self.queue} to name files in {self.labelled / name} but it "
+                        f"names {file!r}; remove that entry."
+                    )
+        return arrived
 
     def _write_queue(self, arrived: dict[str, list[str]], waiting: list[tuple[str, int]]) -> None:
-        """Write the file whole or not at all."""
         content = {
             "waiting": [
                 {
@@ -142,8 +146,6 @@ class LabellingQueue(ClassPool):
             ],
             "arrived": arrived,
         }
-        self.queue.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{self.queue.name}-", dir=self.queue.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-            json.dump(content, file, indent=2, ensure_ascii=False)
-        os.replace(temporary, self.queue)
+        text = json.dumps(content, indent=2, ensure_ascii=False)
+        with whole_file(self.queue) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))  # file names may be any bytes

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fsl_basesel.data import counter
+from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.data.source import ImageSet, ImageSource
 from fsl_basesel.errors import InputError
@@ -72,6 +73,12 @@ class NovelTask:
         """The family of each class, where the source knows families."""
         return self.source.groups
 
+    @property
+    def fingerprint(self) -> str:
+        """Tells this task from any other: by its images, its sizes and its draw."""
+        drawn = (self.shots, self.queries, self.repeat, self.seed)
+        return fingerprint([self.source.fingerprint, repr(drawn)])
+
     def __len__(self) -> int:
         return len(self.source)
 
@@ -104,6 +111,13 @@ class NovelTask:
                 "NovelTask with more queries."
             )
         return self._images([order[self.shots :][:count] for order in self._order])
+
+    def all_images(self) -> ImageSet:
+        """The support images, then the test images."""
+        parts = self.support_set(), self.test_set()
+        classes = np.concatenate([part.classes for part in parts])
+        items = np.concatenate([part.items for part in parts])
+        return ImageSet(self.source, classes, items, classes)
 
     def _images(self, items: list[np.ndarray]) -> ImageSet:
         classes = np.repeat(np.arange(len(items)), [len(piece) for piece in items])

@@ -1,21 +1,143 @@
-"""Sources that read their images one by one, any of which may turn out to be damaged."""
+"""Images that are read one by one: from a picture file or object to a tensor, damage named."""
 
 from __future__ import annotations
 
 import abc
+import functools
+import hashlib
+import os
+import re
+import stat
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import CodeType
+from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
-from fsl_basesel.data import counter
+from fsl_basesel.data import cache, counter
 from fsl_basesel.data.source import Dropped, ImageSource
 from fsl_basesel.errors import InputError
 
 ON_CORRUPT = ("raise", "skip")
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+# Pictures that only some installations can read, and what to install for them.
+PLUGINS = {".heic": "pillow-heif", ".heif": "pillow-heif", ".avif": "pillow>=11.3"}
 _CHUNK = 64
+_LOOKED_AT = 64  # images of a class whose size and time are part of the fingerprint
+_HASHED = 2  # of them, whose content is
+_HASHED_BYTES = 1 << 16
+_ORIENTATION = 0x0112  # the EXIF tag
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@functools.cache
+def extensions() -> tuple[str, ...]:
+    """Endings of the files that can be read here as pictures, in lower case."""
+    with suppress(ImportError):
+        import pillow_heif  # type: ignore[import-not-found]
+
+        pillow_heif.register_heif_opener()
+    Image.init()
+    return EXTENSIONS + tuple(end for end in PLUGINS if end in Image.registered_extensions())
+
+
+def open_picture(path: str, channels: int) -> Image.Image:
+    """Read and decode a whole picture file, as grey (1 channel) or colour (3).
+
+    An animation gives its first frame. See `upright` for the rest.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):  # reading from a pipe would wait for ever
+        raise OSError("it is not a regular file")
+    with Image.open(path) as picture:
+        return upright(picture, "L" if channels == 1 else "RGB")
+
+
+def upright(picture: Image.Image, mode: str) -> Image.Image:
+    """A picture as people see it, in mode "L" or "RGB": turned, on white, in the range of a byte.
+
+    The orientation of its EXIF data is applied. What is transparent becomes white. Numbers of 16
+    bits are divided by 257. Integers of 32 bits and floating point numbers are taken to go up to
+    the smallest of 1 (floating point only), 255 and 65535 that is not exceeded; where one is
+    larger, or negative, the range of the picture is stretched to that of a byte.
+    """
+    picture.load()  # damage shows here; TIFF files are turned by pillow itself
+    turn = _TURNS.get(_orientation(picture))
+    if picture.mode.startswith("I") or picture.mode == "F":
+        picture = _in_bytes(picture)
+    elif picture.has_transparency_data:
+        colours = picture.convert("LA").convert("RGBA") if picture.mode == "La" else picture
+        picture = Image.new("RGBA", picture.size, "white")
+        picture.alpha_composite(colours.convert("RGBA"))
+    picture = picture.convert(mode)
+    picture = picture if turn is None else picture.transpose(turn)
+    picture.info.clear()  # or it would be turned again
+    return picture
+
+
+def own_mode(picture: Image.Image) -> str:
+    """The mode to read a picture in: "L" for a grey one, "RGB" for any other."""
+    grey = picture.mode in ("1", "L", "F") or picture.mode.startswith("I")
+    return "L" if grey else "RGB"
+
+
+def _orientation(picture: Image.Image) -> int:
+    try:
+        return int(picture.getexif().get(_ORIENTATION, 1))
+    except Exception:  # damaged EXIF data; the picture itself may be good
+        return 1
+
+
+def _in_bytes(picture: Image.Image) -> Image.Image:
+    values = np.asarray(picture).astype(np.float64)
+    values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = float(values.min()), float(values.max())
+    limits = {"F": (1, 255, 65535), "I": (255, 65535)}.get(picture.mode, (65535,))
+    limit: float = next((limit for limit in limits if high <= limit), 0)
+    if low < 0 or not limit:
+        values, limit = values - low, (high - low) or 1
+    return Image.fromarray(np.rint(values * (255 / limit)).astype(np.uint8))
+
+
+def fit(picture: Image.Image, size: int) -> Image.Image:
+    """Bring the shorter side to `size` and cut the middle square."""
+    width, height = picture.size
+    scale = size / min(width, height)
+    width, height = max(size, round(width * scale)), max(size, round(height * scale))
+    picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    left, top = (width - size) // 2, (height - size) // 2
+    return picture.crop((left, top, left + size, top + size))
+
+
+def as_tensor(picture: Any) -> torch.Tensor:
+    """`[C, H, W]` float32 of a PIL picture, an array or a tensor; bytes are brought to [0, 1].
+
+    Example:
+        >>> as_tensor(Image.new("RGB", (5, 4))).shape, as_tensor(Image.new("L", (5, 4))).shape
+        (torch.Size([3, 4, 5]), torch.Size([1, 4, 5]))
+    """
+    if isinstance(picture, Image.Image):
+        picture = np.array(upright(picture, own_mode(picture)))
+    if isinstance(picture, np.ndarray):
+        picture = torch.from_numpy(np.ascontiguousarray(picture))
+        if picture.dim() == 3:  # arrays, unlike tensors, have the channels last
+            picture = picture.permute(2, 0, 1)
+    tensor = torch.as_tensor(picture)
+    if tensor.dim() == 2:
+        tensor = tensor[None]
+    return tensor.float() / 255 if tensor.dtype == torch.uint8 else tensor.float()
 
 
 class CorruptImageError(InputError):
@@ -50,6 +172,7 @@ class ReadSource(ImageSource):
         self._on_corrupt = on_corrupt
         self._members = list(members)
         self._tried = np.zeros(len(names), np.int64)  # so many first images are known to be good
+        self._first = [np.array(piece[:_LOOKED_AT]) for piece in members]  # before any is dropped
         super().__init__(names, [len(piece) for piece in members], identity)
 
     @abc.abstractmethod
@@ -59,6 +182,11 @@ class ReadSource(ImageSource):
     @abc.abstractmethod
     def describe(self, class_number: int, member: int) -> str:
         """Where an image is, for messages."""
+
+    def look(self) -> Iterable[str | bytes]:
+        """Sizes, times and hashes of some image files of every class."""
+        for c, members in enumerate(self._first):
+            yield from look_at_files([self.describe(c, int(member)) for member in members])
 
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
         """Image `items[b]` of class `classes[b]` for every b."""
@@ -136,3 +264,35 @@ def _reason(error: Exception) -> str:
 def in_random_order(name: str, members: np.ndarray, seed: int) -> np.ndarray:
     """The images of a class in a random order that depends on its name and the seed."""
     return members[counter.shuffled(counter.key(seed, "order", name), np.arange(len(members)))]
+
+
+def look_at_files(paths: Sequence[str]) -> Iterable[str | bytes]:
+    """Size and modification time of every file, and a hash of the beginning of the first ones."""
+    for number, path in enumerate(paths):
+        try:
+            found = os.stat(path)
+            yield f"{found.st_size} {found.st_mtime_ns}"
+            if number < _HASHED and stat.S_ISREG(found.st_mode):
+                with open(path, "rb") as file:
+                    yield hashlib.sha256(file.read(_HASHED_BYTES)).digest()
+        except OSError as error:
+            yield f"unreadable: {error.errno}"
+
+
+def text_of(transform: Any) -> str:
+    """A text that tells transforms apart and is the same in every process.
+
+    It is the transform's `repr` without addresses; of a plain function, what it is compiled to.
+    """
+    code = getattr(transform, "__code__", None)
+    if code is None:
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(transform))
+    return f"{transform.__module__}.{transform.__qualname__} {_code_text(code)}"
+
+
+def _code_text(code: CodeType) -> str:
+    inner = [
+        _code_text(value) if isinstance(value, CodeType) else repr(value)
+        for value in code.co_consts
+    ]
+    return cache.fingerprint([code.co_code, *code.co_names, *inner])

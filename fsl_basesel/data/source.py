@@ -47,7 +47,6 @@ class ImageSource(abc.ABC):
         groups: tuple of group names, or None.
         sizes: `[C]` int64 number of images of each class.
         dropped: images that were left out because they could not be read.
-        fingerprint: tells sources of different images apart; for checkpoints.
     """
 
     def __init__(
@@ -69,7 +68,23 @@ class ImageSource(abc.ABC):
             )
         self._require_images()
         parts = [type(self).__name__, *identity, *self.names, self.sizes.tobytes()]
-        self.fingerprint = cache.fingerprint(parts)
+        self._settings = cache.fingerprint(parts)
+        self._fingerprint: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells sources of different images apart, as far as `look` can see; for checkpoints.
+
+        It is worked out when first asked for and does not change when images are left out.
+        """
+        if self._fingerprint is None:
+            seen = list(self.look())
+            self._fingerprint = cache.fingerprint([self._settings, *seen]) if seen else None
+        return self._fingerprint or self._settings
+
+    def look(self) -> Iterable[str | bytes]:
+        """What can be told cheaply of the images themselves: nothing, unless a subclass can."""
+        return ()
 
     def _require_images(self) -> None:
         empty = np.flatnonzero(self.sizes < 1)
@@ -147,7 +162,13 @@ class _Subset(ImageSource):
         self._base, self._chosen = base, np.asarray(chosen, np.int64)
         groups = None if base.groups is None else [base.groups[c] for c in chosen]
         names = [base.names[c] for c in chosen]
-        super().__init__(names, base.sizes[self._chosen], [base.fingerprint], groups)
+        super().__init__(names, base.sizes[self._chosen], groups=groups)
+        self._first_sizes = self.sizes.tobytes()
+
+    @property
+    def fingerprint(self) -> str:
+        own = [type(self).__name__, self._base.fingerprint, *self.names]
+        return cache.fingerprint([*own, self._first_sizes])
 
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
         return self._base.images(self._chosen[classes], items)

@@ -90,18 +90,18 @@ def test_a_process_killed_while_it_writes_leaves_no_file(tmp_path: Path) -> None
     run = subprocess.run([sys.executable, "-c", program, cache.__file__], env=environment)
     assert run.returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
-    assert left.name.startswith(".part-")
+    assert left.name.startswith(".bank.")
 
 
 def test_what_killed_processes_left_is_cleared_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FSL_BASESEL_CACHE", str(tmp_path))
-    (tmp_path / ".part-old").write_bytes(b"half")
-    (tmp_path / ".part-new").write_bytes(b"half")  # perhaps being written at this moment
-    os.utime(tmp_path / ".part-old", (time.time() - 7200,) * 2)
+    (tmp_path / ".bank.old.part").write_bytes(b"half")
+    (tmp_path / ".bank.new.part").write_bytes(b"half")  # perhaps being written at this moment
+    os.utime(tmp_path / ".bank.old.part", (time.time() - 7200,) * 2)
     assert cache.store("bank", lambda file: file.write(b"whole"))
-    assert sorted(f.name for f in tmp_path.iterdir()) == [".part-new", "bank"]
+    assert sorted(f.name for f in tmp_path.iterdir()) == [".bank.new.part", "bank"]
 
 
 def test_a_reader_never_meets_a_half_written_file(

@@ -113,3 +113,23 @@ def test_misuse_is_refused(place: Path) -> None:
         LabellingQueue(place / "previews", place / "labelled", needed=0)
     with pytest.raises(InputError, match="did you mean 'bee'"):
         make(place).expand(["beee"])
+
+
+@pytest.mark.parametrize("file", ["../../secret/s.png", "/etc/s.png", "sub/s.png", "..", "", 5])
+def test_a_queue_that_names_files_elsewhere_is_refused(place: Path, file: object) -> None:
+    pictures(place / "secret", [7])
+    pictures(place / "labelled" / "bee", [101, 102])
+    (place / "queue").mkdir()
+    (place / "queue" / "todo.json").write_text(json.dumps({"arrived": {"bee": [file, "101.png"]}}))
+    pool = make(place)
+    with pytest.raises(InputError, match=r"todo\.json to name files in .*bee but it names"):
+        pool.expand(["bee"])
+    assert pool.expanded == []
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_among_the_labelled_files_is_no_image(place: Path) -> None:
+    pictures(place / "labelled" / "bee", [101])
+    os.mkfifo(place / "labelled" / "bee" / "pipe.png")
+    with pytest.raises(LabelsPending):
+        make(place).expand(["bee"])
