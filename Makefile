@@ -1,8 +1,6 @@
-# make demo   trains networks on chosen glyph classes, prints the table of methods, writes a report
-# make test   lint, format check, type check, tests and doctests
-#
-# Both make $(VENV) and install everything into it on first use; later calls install nothing until
-# pyproject.toml or constraints.txt changes. Settings, for example `make test PYTHON=python3.12`:
+# `make help` lists the targets. They make $(VENV) and install everything into it on first use; later
+# calls install nothing until pyproject.toml or constraints.txt changes.
+# Settings, for example `make test PYTHON=python3.12`:
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
@@ -16,30 +14,34 @@ ifneq ($(LEARN2LEARN),no)
 INSTALLED += $(VENV)/.installed-learn2learn
 endif
 
-.PHONY: demo test lint format types pytest install clean
+.PHONY: help demo test lint format types pytest install clean
 .DELETE_ON_ERROR:
 
-demo: install
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "settings: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS) LEARN2LEARN=$(LEARN2LEARN)"
+
+demo: install ## train networks on chosen glyph classes, print the table of methods, write a report
 	$(BIN)/fsl-basesel demo
 
-test: lint types pytest
+test: lint types pytest ## lint, format check, type check, tests and doctests
 
-lint: install
+lint: install ## ruff: lint and format check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: install
+types: install ## mypy
 	$(BIN)/mypy
 
 # One file of tests stays on one worker, so that a numba kernel is compiled once, not once a worker.
-pytest: install
+pytest: install ## tests and doctests, JOBS at a time
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
-format: install
+format: install ## let ruff mend and lay out the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-install: $(INSTALLED)
+install: $(INSTALLED) ## make the environment, nothing else
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(not (3, 10) <= v <= (3, 13) and \
@@ -60,6 +62,6 @@ $(VENV)/.installed-learn2learn: constraints.txt $(VENV)/.installed
 	echo "Everything else works without it: make demo LEARN2LEARN=no"; exit 1; } >&2
 	@touch $@
 
-clean:
+clean: ## delete the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find fsl_basesel lightning_modules tests -name __pycache__ -type d -prune -exec rm -rf {} +

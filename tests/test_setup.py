@@ -1,6 +1,7 @@
 """Packaging: what is declared is pinned and explained, and what is shipped is complete."""
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -121,7 +122,8 @@ def test_the_wheel_holds_every_file_of_both_packages_and_nothing_else(tmp_path: 
         shutil.copytree(ROOT / package, source / package, ignore=cached)
     (source / "tests").mkdir()
     (source / "tests" / "__init__.py").touch()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    shutil.copytree(ROOT / "configs", source / "configs")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
 
     build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
@@ -139,6 +141,38 @@ def test_the_wheel_holds_every_file_of_both_packages_and_nothing_else(tmp_path: 
         for path in (source / package).rglob("*")
         if path.is_file()
     }
-    assert shipped == expected
+    configs = {
+        f"fsl_basesel/{path.relative_to(source).as_posix()}"
+        for path in (source / "configs").rglob("*")
+        if path.is_file()
+    }
+    assert "fsl_basesel/configs/reproduce/demo.yaml" in configs
+    assert shipped == expected | configs
     assert {f"{package}/py.typed" for package in PACKAGES} <= shipped
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    found = "from lightning_modules.experiments import plan; print(plan.FOLDER, *plan.names())"
+    answer = subprocess.run(
+        [sys.executable, "-c", found],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+    )
+    folder, *experiments = answer.stdout.split()
+    assert folder == str(tmp_path / "installed" / "fsl_basesel" / "configs" / "reproduce")
+    assert "demo" in experiments
+
+
+def test_the_repository_has_no_links_which_windows_clones_would_break() -> None:
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git clone")
+    assert [line for line in listed.stdout.splitlines() if line.startswith("120000")] == []
+
+
+def test_make_help_lists_the_targets() -> None:
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
+    for target in ("help", "demo", "test", "install", "clean"):
+        assert re.search(rf"^make {target} +\w", shown, flags=re.MULTILINE)

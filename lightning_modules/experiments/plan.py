@@ -15,8 +15,10 @@ from fsl_basesel import selectors
 from fsl_basesel.errors import InputError
 from fsl_basesel.similarity import SIMILARITIES
 
-FOLDER = Path(__file__).parents[2] / "fsl_basesel" / "configs" / "reproduce"
-"""Where experiments are looked up by name; `fsl_basesel/configs` is the project's `configs`."""
+_ROOT = Path(__file__).parents[2]
+_SHIPPED = _ROOT / "fsl_basesel" / "configs"
+FOLDER = (_SHIPPED if _SHIPPED.is_dir() else _ROOT / "configs") / "reproduce"
+"""Where experiments are looked up by name: in the installed package, else in the project."""
 
 FORMAT = 2
 """Raised when a change of the code makes earlier results incomparable."""
