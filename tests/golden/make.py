@@ -14,7 +14,7 @@ import json
 import sys
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -338,13 +338,22 @@ def _blanked(path: Path, *fields: str) -> None:
 STAGES, EPOCHS = (2, 4, 6), (1, 1, 1)
 
 
-def train(folder: Path, *, stop_after: int | None = None, checkpoint: Path | None = None) -> Any:
+def train(
+    folder: Path,
+    *,
+    stop_after: int | None = None,
+    checkpoint: Path | None = None,
+    extra: Sequence[Any] = (),
+    every_n_train_steps: int | None = None,
+) -> Any:
     """Train a tiny network in three stages on glyphs; return its weights and its classes.
 
     Args:
         folder: where the files of the run go.
         stop_after: ends the run after so many epochs, with the checkpoint `last.ckpt`.
         checkpoint: the checkpoint to go on from.
+        extra: more callbacks.
+        every_n_train_steps: of `ModelCheckpoint`; None keeps a checkpoint of every epoch.
     """
     import pytorch_lightning as pl
     import torch
@@ -375,8 +384,9 @@ def train(folder: Path, *, stop_after: int | None = None, checkpoint: Path | Non
     callbacks: list[Any] = [
         NovelEvaluation(ways=3, shots=1, queries=2, episodes=3, **options),
         ColdStartSelection(STAGES, EPOCHS, k=2, **options),
-        ModelCheckpoint(folder, save_last=True),
+        ModelCheckpoint(folder, save_last=True, every_n_train_steps=every_n_train_steps),
         Stop(),
+        *extra,
     ]
     trainer = pl.Trainer(
         default_root_dir=folder,

@@ -1,0 +1,187 @@
+"""Does this tree do what another commit did? Runs of both, compared on one machine.
+
+    python benchmarks/same_as.py 85ed315            # training; runs killed there, resumed here
+    python benchmarks/same_as.py 85ed315 --demo     # also the table of the demo (7 minutes)
+
+Both trees train the same tiny cold start of three stages. The other tree is also killed with
+SIGKILL at several moments, and this tree takes up its checkpoint. The result must be the weights
+of an uninterrupted run, or a refusal with a reason. The exit code is 1 if anything else happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+# When the other tree is killed: epoch, batch, and the steps between its checkpoints.
+KILLS: tuple[tuple[int, int, int | None], ...] = ((1, 0, None), (2, 3, None), (1, 4, 2), (2, 5, 3))
+REFUSED = 3
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("ref", help="commit to compare with")
+    parser.add_argument("--demo", action="store_true", help="compare the demo's table as well")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child is not None:
+        return child(**json.loads(args.child))
+    with tempfile.TemporaryDirectory() as temporary:
+        other = Path(temporary) / "tree"
+        git = ["git", "-C", str(HERE), "worktree"]
+        subprocess.run([*git, "add", "-q", "--detach", str(other), args.ref], check=True)
+        try:
+            lines = training(other, Path(temporary))
+            if args.demo:
+                lines.append(("demo's table", demo(other, Path(temporary))))
+        finally:
+            subprocess.run([*git, "remove", "--force", str(other)], check=True)
+    width = max(len(name) for name, _ in lines)
+    for name, outcome in lines:
+        print(f"{name:{width}}  {outcome}")
+    return int(any(outcome.startswith("WRONG") for _, outcome in lines))
+
+
+def training(other: Path, folder: Path) -> list[tuple[str, str]]:
+    """Whole runs of both trees, then runs of the other one killed and taken up here."""
+    for name, tree in (("there", other), ("here", HERE)):
+        run(tree, folder / name)
+    whole = read(folder / "there")
+    lines = [("three stages, both trees", compared(whole, read(folder / "here")))]
+    for number, (epoch, batch, steps) in enumerate(KILLS):
+        case = folder / f"killed {number}"
+        code = run(other, case, kill=(epoch, batch), steps=steps)
+        often = "every epoch" if steps is None else f"every {steps} steps"
+        name = f"killed in epoch {epoch}, batch {batch}, checkpoint {often}"
+        if code != -signal.SIGKILL:
+            lines.append((name, f"WRONG: the other tree was not killed but ended with {code}"))
+            continue
+        shutil.copytree(case, folder / "again")
+        code = run(HERE, folder / "again", steps=steps, resume=True)
+        if code == REFUSED:
+            reason = (folder / "again" / "refused.txt").read_text().splitlines()[0]
+            lines.append((name, f"refused: {reason}"))
+        else:
+            lines.append((name, compared(whole, read(folder / "again"))))
+        shutil.rmtree(folder / "again")
+    return lines
+
+
+def run(tree: Path, folder: Path, **options: Any) -> int:
+    """Train in a process of `tree`; its exit code."""
+    settings = json.dumps({"folder": str(folder)} | options)
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    command = [sys.executable, __file__, "-", "--child", settings]
+    done = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True)
+    if done.returncode not in (0, REFUSED, -signal.SIGKILL):
+        print(done.stderr[-3000:], file=sys.stderr)
+    return done.returncode
+
+
+def child(
+    folder: str,
+    kill: tuple[int, int] | None = None,
+    steps: int | None = None,
+    resume: bool = False,
+) -> int:
+    """Train, be killed, or go on; leave weights and classes behind."""
+    import numpy as np
+    import pytorch_lightning as pl
+
+    import fsl_basesel as fb
+
+    class Kill(pl.Callback):
+        def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+            if kill is not None and [trainer.current_epoch, trainer.fit_loop.batch_idx] == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    spec = importlib.util.spec_from_file_location("make", HERE / "tests" / "golden" / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    place = Path(folder)
+    checkpoint = place / "last.ckpt" if resume else None
+    try:
+        weights, classes = make.train(
+            place, checkpoint=checkpoint, extra=[Kill()], every_n_train_steps=steps
+        )
+    except fb.InputError as error:
+        (place / "refused.txt").write_text(f"{error}\n")
+        return REFUSED
+    np.savez(place / "weights.npz", **weights)
+    (place / "classes.json").write_text(json.dumps(list(classes), ensure_ascii=False))
+    return 0
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Everything of a run that must be the same."""
+    import numpy as np
+
+    if not (folder / "weights.npz").is_file():
+        return {}
+    with np.load(folder / "weights.npz") as file:
+        weights = {name: file[name].tobytes() for name in file.files}
+    selections = {}
+    for path in sorted(folder.glob("selection-stage-*.json")):
+        content = json.loads(path.read_text())
+        selections[path.name] = [content[name] for name in ("indices", "names", "value", "gap")]
+    accuracies = [path.read_text() for path in sorted(folder.glob("novel_*.csv"))]
+    return {
+        "classes": (folder / "classes.json").read_text(),
+        "weights": weights,
+        "selections": selections,
+        "accuracies": accuracies,
+    }
+
+
+def compared(there: dict[str, Any], here: dict[str, Any]) -> str:
+    """What differs, in a few words."""
+    if not here:
+        return "WRONG: it failed, and not with a reason"
+    differing = [name for name in there if there[name] != here[name]]
+    return f"WRONG: other {', '.join(differing)}" if differing else "the same to the last bit"
+
+
+def demo(other: Path, folder: Path) -> str:
+    """The demo's output of both trees, without its last line, which tells the time."""
+    shown = []
+    for name, tree in (("there", other), ("here", HERE)):
+        place = folder / f"demo {name}"
+        place.mkdir()
+        code = "import sys; from fsl_basesel.cli import main; sys.exit(main(['demo']))"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": str(tree), "COLUMNS": "100"},
+            cwd=place,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            return f"WRONG: the demo {name} ended with {done.returncode}"
+        shown.append(table(done.stdout))
+    if shown[0] == shown[1]:
+        return f"the same to the last digit ({len(shown[0])} lines)"
+    difference = difflib.unified_diff(*shown, "there", "here", lineterm="")
+    return "WRONG: other lines\n" + "\n".join(difference)
+
+
+def table(text: str) -> list[str]:
+    """The lines with figures: methods, stages."""
+    return [line.rstrip() for line in text.splitlines() if re.search(r"\d\.\d.*%|\d ± ", line)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
