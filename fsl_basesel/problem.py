@@ -292,6 +292,13 @@ class SelectionProblem(MultilinearExtension):
         return len(self.novel_names)
 
     @property
+    def similarity_name(self) -> str:
+        """What the similarities are: "cosine", "centred", "whitened", "function" or "matrix"."""
+        if self.centroids is None:
+            return "matrix"
+        return "function" if self.space is None else self.space.name
+
+    @property
     def shards(self) -> int:
         """How many processes share the rows: one, unless the problem is sharded."""
         return 1

@@ -40,8 +40,8 @@ class Selection:
         upper_bound: Proven upper bound on the best h of any m classes; None if not certified.
         gap: (upper_bound - value) / |upper_bound|; 0 is a proof of optimality. See `relative_gap`.
         method: Name of the selector.
-        hyperparameters: Settings of the problem (`m`, `k`, `lam`, `mu`, sizes, `selected`) and of
-            the selector.
+        hyperparameters: Settings of the problem (`m`, `k`, `lam`, `mu`, `similarity`, sizes,
+            `selected`) and of the selector.
         seed: Seed of the selector's randomness, None if a generator was passed.
         seconds: Wall time of the choice, the certificate not included.
         version: Library version that made it.
@@ -94,6 +94,7 @@ class Selection:
                 "lam": problem.lam,
                 "mu": problem.mu,
                 "floor": problem.floor,
+                "similarity": problem.similarity_name,
                 "n_candidates": problem.n_candidates,
                 "n_novel": problem.n_novel,
                 "selected": list(problem.selected),

@@ -157,52 +157,81 @@ def as_matrix(values: ArrayLike, name: str, rows: str, columns: str) -> np.ndarr
 
 
 def class_centroids(
-    features: ArrayLike, labels: Sequence[int] | np.ndarray, n_classes: int | None = None
+    features: ArrayLike,
+    labels: Sequence[int] | Sequence[str] | np.ndarray,
+    n_classes: int | None = None,
+    *,
+    normalize: bool = False,
+    limit: int | None = None,
 ) -> np.ndarray:
     """Mean feature of every class.
 
     Args:
-        features: `[n, d]`, one row an image.
-        labels: `[n]`, class of each image, 0 to `n_classes - 1`.
-        n_classes: How many classes there are; by default the largest label plus one.
+        features: `[n, d]`, one row per image.
+        labels: `[n]`, class of each image: integers of at least 0, with or without gaps, or names.
+        n_classes: How many classes there are, if labels are to be exactly 0 to `n_classes - 1`.
+        normalize: Scale the features of every image to length one first.
+        limit: Use only the first so many images of each class; None uses all.
 
     Returns:
-        `[n_classes, d]` float64 (sums are taken in float64 whatever the features' type).
+        `[C, d]` float64, one row per class in the order of `np.unique(labels)` (sums are taken in
+        float64 whatever the features' type).
 
     Example:
-        >>> class_centroids([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], [0, 0, 1])
-        array([[2., 0.],
-               [0., 5.]])
+        >>> class_centroids([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]], ["cat", "cat", "ant"])
+        array([[0., 5.],
+               [2., 0.]])
     """
+    from fsl_basesel import checks  # it imports this module
+
     matrix = as_matrix(features, "features", "images", "dimensions")
-    classes = np.asarray(labels)
-    if classes.shape != (len(matrix),) or classes.dtype.kind not in "iu":
-        raise InputError(
-            f"Expected `labels` to be {len(matrix)} integers, one for each row of `features`, "
-            f"but got {classes.dtype} of shape {classes.shape}."
-        )
-    try:
-        count = int(classes.max()) + 1 if n_classes is None else operator.index(n_classes)
-    except TypeError:
-        raise InputError(f"Expected `n_classes` to be an integer but got {n_classes!r}.") from None
-    if classes.min() < 0 or classes.max() >= count:
-        raise InputError(
-            f"Expected `labels` between 0 and {count - 1} but got values from {classes.min()} to "
-            f"{classes.max()}."
-        )
-    images = np.bincount(classes, minlength=count)
-    if not images.all():
-        empty = int(np.flatnonzero(images == 0)[0])
-        raise InputError(
-            f"Expected at least one image of every class but class {empty} has none; "
-            "leave empty classes out before numbering."
-        )
+    classes = _class_numbers(labels, len(matrix), n_classes)
+    if limit is not None:
+        checks.integer(limit, "limit", 1, None, "")
+    images = np.bincount(classes)
     order = np.argsort(classes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(images)[:-1]])
-    centroids = np.empty((count, matrix.shape[1]))
+    centroids = np.empty((len(images), matrix.shape[1]))
     for label, (start, number) in enumerate(zip(starts, images, strict=True)):
-        centroids[label] = matrix[order[start : start + number]].mean(axis=0, dtype=np.float64)
+        members = order[start : start + number][:limit]
+        rows = matrix[members]
+        if normalize:
+            rows = unit_rows(rows, "features", [f"of image {image}" for image in members])
+        centroids[label] = rows.mean(axis=0, dtype=np.float64)
     return centroids
+
+
+def _class_numbers(labels: Any, count: int, n_classes: int | None) -> np.ndarray:
+    """The class of each image as a number from 0, without gaps."""
+    given = np.asarray(labels)
+    if given.shape != (count,) or given.dtype.kind not in "iuUT":
+        raise InputError(
+            f"Expected `labels` to be {count} integers or names, one for each row of `features`, "
+            f"but got {given.dtype} of shape {given.shape}."
+        )
+    whole = given.dtype.kind in "iu"
+    if n_classes is None:
+        if whole and given.min() < 0:
+            raise InputError(f"Expected `labels` of at least 0 but got {given.min()}.")
+        return np.unique(given, return_inverse=True)[1]
+    try:
+        last = operator.index(n_classes) - 1
+    except TypeError:
+        raise InputError(f"Expected `n_classes` to be an integer but got {n_classes!r}.") from None
+    if not whole:
+        raise InputError("Expected `labels` to be integers with `n_classes` but got names.")
+    if given.min() < 0 or given.max() > last:
+        raise InputError(
+            f"Expected `labels` between 0 and {last} but got values from {given.min()} to "
+            f"{given.max()}."
+        )
+    missing = np.flatnonzero(np.bincount(given, minlength=last + 1) == 0)
+    if len(missing):
+        raise InputError(
+            f"Expected at least one image of every class but class {missing[0]} has none; leave "
+            "`n_classes` out to skip empty classes."
+        )
+    return given
 
 
 def unit_rows(

@@ -130,6 +130,7 @@ def to_json(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
             "k": problem.k,
             "lam": problem.lam,
             "mu": problem.mu,
+            "similarity": problem.similarity_name,
             "n_candidates": problem.n_candidates,
             "n_novel": problem.n_novel,
             "selected": list(problem.selected),

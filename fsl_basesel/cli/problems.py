@@ -12,6 +12,7 @@ from fsl_basesel.files.classes import read_classes
 from fsl_basesel.files.lists import read_cost, read_selected
 from fsl_basesel.files.matrices import read_similarity
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.similarity import CENTRES, SIMILARITIES
 
 FILES = """\
 files:
@@ -32,8 +33,17 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     )
     files.add_argument(
         "--similarity",
-        metavar="FILE",
-        help="instead of both: a matrix of similarities, rows novel classes, columns candidates",
+        metavar="NAME|FILE",
+        help="how classes are compared: cosine (the paper, the default), centred or whitened; or, "
+        "instead of both files, a matrix of similarities, rows novel classes, columns candidates "
+        "(./whitened names a file)",
+    )
+    files.add_argument(
+        "--centre",
+        choices=CENTRES,
+        default="candidates",
+        help="for centred and whitened: the candidates' mean is subtracted from both sides "
+        "(candidates), or each side's own mean, if they come from different sources (each)",
     )
     files.add_argument(
         "--selected",
@@ -77,11 +87,11 @@ def build_problem(args: argparse.Namespace) -> SelectionProblem:
     if (args.cost is None) != (args.mu is None):
         given, missing = ("--cost", "--mu") if args.mu is None else ("--mu", "--cost")
         raise InputError(f"Expected --cost and --mu together but got {given} alone; add {missing}")
-    if args.similarity is not None:
+    if args.similarity is not None and args.similarity not in SIMILARITIES:
         if args.candidates is not None or args.novel is not None:
             raise InputError(
-                "Expected either --similarity or CANDIDATES (with --novel) but got both; leave one "
-                "out"
+                "Expected either a matrix of --similarity or CANDIDATES (with --novel) but got "
+                f"both; leave one out, or name a similarity: {', '.join(SIMILARITIES)}"
             )
         matrix = read_similarity(args.similarity)
         names = matrix.names or tuple(str(i) for i in range(matrix.values.shape[1]))
@@ -102,6 +112,8 @@ def build_problem(args: argparse.Namespace) -> SelectionProblem:
         None if novel is None else novel.centroids,
         names=candidates.names,
         novel_names=None if novel is None else novel.names,
+        similarity=args.similarity or "cosine",
+        centre=args.centre,
         **_settings(args, candidates.names),
     )
 

@@ -94,6 +94,8 @@ def describe(problem: SelectionProblem) -> str:
         words.append(f", mu = {problem.mu:g}")
     if problem.selected:
         words.append(f", {len(problem.selected)} already selected")
+    if problem.similarity_name not in ("matrix", "function"):
+        words.append(f", {problem.similarity_name}")
     return " ".join(words).replace(" ,", ",")
 
 

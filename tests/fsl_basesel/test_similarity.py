@@ -35,15 +35,43 @@ def test_centroids_are_class_means_in_float64() -> None:
         ([0, 1], 2.0, "`n_classes` to be an integer but got 2.0"),
         ([0, 1], "2", "`n_classes` to be an integer but got '2'"),
         ([0, 2], 2, "`labels` between 0 and 1 but got values from 0 to 2"),
-        ([-1, 0], None, "`labels` between 0 and 0 but got values from -1 to 0"),
+        ([-1, 0], None, "`labels` of at least 0 but got -1"),
         ([0, 0], 2, "class 1 has none"),
-        ([0.0, 1.0], None, "`labels` to be 2 integers"),
+        ([0.0, 1.0], None, "`labels` to be 2 integers or names"),
+        (["a", "b"], 2, "`labels` to be integers with `n_classes` but got names"),
         ([0], None, "`labels` to be 2 integers"),
     ],
 )
 def test_bad_labels_and_counts_are_refused(labels: Any, n_classes: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         class_centroids([[1.0], [2.0]], labels, n_classes)
+
+
+def test_labels_may_have_gaps_or_be_names() -> None:
+    features = np.random.default_rng(0).random((6, 3))
+    labels = np.array([7, 2, 7, 7, 40, 2])
+    expected = np.stack([features[labels == label].mean(axis=0) for label in (2, 7, 40)])
+    assert np.allclose(class_centroids(features, labels), expected)
+    names = np.array([{2: "ant", 7: "bee", 40: "cat"}[label] for label in labels.tolist()])
+    assert np.array_equal(class_centroids(features, names), class_centroids(features, labels))
+    assert np.array_equal(
+        class_centroids(features, names.tolist()), class_centroids(features, labels)
+    )
+
+
+def test_images_at_unit_length_and_at_most_so_many_of_a_class() -> None:
+    features = np.array([[3.0, 4.0], [0.0, 2.0], [10.0, 0.0], [1.0, 0.0]])
+    labels = [0, 0, 0, 1]
+    unit = class_centroids(features, labels, normalize=True)
+    assert np.allclose(unit, [[(0.6 + 0 + 1) / 3, (0.8 + 1 + 0) / 3], [1, 0]])
+    assert np.allclose(class_centroids(features, labels, limit=2), [[1.5, 3.0], [1.0, 0.0]])
+    assert np.array_equal(
+        class_centroids(features, labels, limit=9), class_centroids(features, labels)
+    )
+    with pytest.raises(InputError, match="`limit` to be at least 1 but got 0"):
+        class_centroids(features, labels, limit=0)
+    with pytest.raises(InputError, match="'of image 1'"):
+        class_centroids([[1.0], [0.0]], [0, 1], normalize=True)
 
 
 def test_class_centroids_keep_names_groups_and_numbers_of_images() -> None:

@@ -182,10 +182,34 @@ def test_a_similarity_matrix_in_place_of_centroids(run, pool, task, tmp_path: Pa
     assert bare["names"] == [str(index) for index in fb.select(problem).indices]
     both = run("select", pool, "--similarity", path)
     assert both.code == 2
-    assert "Expected either --similarity or CANDIDATES" in both.err
+    assert "Expected either a matrix of --similarity or CANDIDATES" in both.err
     domsim = run("select", "--similarity", path, *words, "--method", "domsim")
     assert domsim.code == 2
     assert "from_centroids" in domsim.err
+
+
+@pytest.mark.parametrize("name", ["cosine", "centred", "whitened"])
+def test_a_similarity_by_name(run, pool, task, name: str) -> None:
+    words = ("select", pool, "--novel", task, "-m", 4, "-k", 1, "--similarity", name)
+    expected = fb.select(problem_of(pool, task, m=4, k=1, similarity=name))
+    found = json.loads(run(*words, "--format", "json").out)
+    assert (found["names"], found["value"]) == (expected.names, expected.value)
+    assert found["hyperparameters"]["similarity"] == name
+    assert f"k = 1, lam = 0, {name}" in run(*words).out
+    each = json.loads(run(*words, "--centre", "each", "--format", "json").out)
+    assert (each["value"] == found["value"]) == (name == "cosine")
+
+
+def test_a_file_with_the_name_of_a_similarity_is_named_by_its_path(
+    run, pool, task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("select", "--similarity", "./whitened", "-m", 2)
+    assert result.code == 2
+    assert "Expected a file at whitened but there is none" in result.err
+    alone = run("select", "--similarity", "whitened", "-m", 2)
+    assert alone.code == 2
+    assert "Expected a file of CANDIDATES" in alone.err
 
 
 def test_explain_prints_every_class_whole(run, pool: Path, task: Path) -> None:
