@@ -106,8 +106,8 @@ def _print_comparison(
     screen: output.PlainConsole, experiment: Experiment, rows: list[Row], store: ResultStore
 ) -> None:
     """Accuracy of each method, its paired difference, and how good its selections provably are."""
-    from fsl_basesel.report.paired import summarise
-    from lightning_modules.experiments.tables import points, result_rows
+    from fsl_basesel.report.paired import points, summarise
+    from lightning_modules.experiments.tables import result_rows
 
     results = result_rows(experiment, rows, store)
     shots = experiment.shots

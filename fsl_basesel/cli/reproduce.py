@@ -185,8 +185,8 @@ def _shown(
 
 def _so_far(experiment: Experiment, rows: list[Row], store: ResultStore) -> Table:
     """Mean accuracy of the first head and paired difference, by data set, m and shots."""
-    from fsl_basesel.report.paired import summarise
-    from lightning_modules.experiments.tables import points, result_rows
+    from fsl_basesel.report.paired import points, summarise
+    from lightning_modules.experiments.tables import result_rows
 
     table = new_table()
     for heading in ("data", "m", "shots", "method", "repeats", "accuracy %", "against Random"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from fsl_basesel.explanation import ServedClass
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.report.paired import percent
 from fsl_basesel.selection import Selection, relative_gap
 
 # Methods that go on with a larger K once no class adds anything (`fsl_basesel.selectors.used_up`).
@@ -49,26 +49,6 @@ class Outcome:
 def new_table() -> Table:
     """A table of the project's look."""
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
-
-
-def percent(share: float | None) -> str:
-    """A share in per cent, with as many digits as tell it from 0 and from 1.
-
-    Example:
-        >>> percent(0.99987), percent(0.00002), percent(0.5), percent(0.0), percent(None)
-        ('99.987 %', '0.0020 %', '50.00 %', '0 %', '-')
-        >>> percent(1e-9), percent(1 - 1e-9)
-        ('< 0.0001 %', '> 99.9999 %')
-    """
-    if share is None:
-        return "-"
-    if share in (0, 1):
-        return f"{share:.0%}".replace("%", " %")
-    edge = min(abs(share), abs(1 - share))
-    if edge < 1e-6:
-        return "> 99.9999 %" if share > 0.5 else "< 0.0001 %"
-    digits = min(4, max(2, math.ceil(-math.log10(edge)) - 1))
-    return f"{share:.{digits}%}".replace("%", " %")
 
 
 def seconds(duration: float) -> str:

@@ -11,7 +11,6 @@ from PIL import Image
 
 from fsl_basesel.report.content import thinned
 from fsl_basesel.report.record import Pictures
-from fsl_basesel.report.svg import escaped, tag
 
 LIMIT = 1500
 """Thumbnails of a page, at most."""
@@ -61,18 +60,6 @@ class Atlas:
         """Column and row of a class's thumbnail, "3 5"; None if it has none."""
         place = self._place.get((novel, name))
         return None if place is None else f"{place % self.columns} {place // self.columns}"
-
-    def picture(self, name: str, novel: bool) -> str:
-        """A class's thumbnail as an element; an empty frame if it has none."""
-        where = self.where(name, novel)
-        kind = "novel" if novel else "base"
-        if where is None:
-            return tag("span", class_=f"pic none {kind}", title=name, role="img", aria_label=name)
-        column, row = where.split()
-        return (
-            f'<span class="pic {kind}" role="img" aria-label="{escaped(name)}" '
-            f'title="{escaped(name)}" style="--c:{column};--r:{row}"></span>'
-        )
 
     def style(self) -> str:
         """The rule that brings the picture of all thumbnails into the page, once."""

@@ -1,20 +1,21 @@
-"""What the figures show, as numbers: shared by the page and by the files for papers."""
+"""What page and figures show, as numbers and words, computed once for both."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.report.paired import Line
 from fsl_basesel.report.projection import class_map
 from fsl_basesel.report.run import Run, Stage
 
 MAP_POINTS = 1000
 """Points of a map, at most."""
-COLUMNS = 400
-"""Classes side by side in one figure, at most."""
 RANDOM_DRAWS = 20
 """Random choices that a selection is set beside."""
 _MATRIX = 2 * 10**7
@@ -101,6 +102,46 @@ class Reference:
     ratios: np.ndarray
     nearest: np.ndarray
     nearest_before: np.ndarray
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a run has to show.
+
+    Attributes:
+        run: Its files.
+        map: The map of classes, None without centroids.
+        references: By number of a stage, what random choices reach; None if that cannot be told.
+        served: The novel classes of the last selection, empty without one.
+        comparisons: The lines of the table of methods, those to compare together.
+    """
+
+    run: Run
+    map: ClassMap | None
+    references: dict[int, Reference | None]
+    served: list[Served]
+    comparisons: list[list[Line]]
+
+    @property
+    def last(self) -> Stage | None:
+        """The last selection made with known similarities."""
+        return self.run.last
+
+    @property
+    def informed(self) -> list[Stage]:
+        """All selections made with known similarities."""
+        return [stage for stage in self.run.stages if stage.informed]
+
+
+def content_of(run: Run) -> Content:
+    """Compute what page and figures show of a run."""
+    references = {stage.number: reference_of(stage) for stage in run.stages if stage.informed}
+    last = run.last
+    served = [] if last is None else served_by(last, references[last.number])
+    comparisons: dict[str, list[Line]] = {}
+    for line in run.methods:
+        comparisons.setdefault(json.dumps(line.key), []).append(line)
+    return Content(run, map_of(run), references, served, list(comparisons.values()))
 
 
 def thinned(count: int, limit: int) -> list[int]:
@@ -228,3 +269,63 @@ def short(name: str, group: str = "") -> str:
 
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def printable(text: object) -> str:
+    """Any text without the characters that no page may hold."""
+    return _UNPRINTABLE.sub("\ufffd", str(text))
+
+
+def gap_in_words(gap: float | None) -> str:
+    """How far from the best a selection may be.
+
+    Example:
+        >>> gap_in_words(0.0), gap_in_words(0.0123), gap_in_words(None)
+        ('proven optimal', 'at most 1.23 % below', 'not certified')
+    """
+    if gap is None:
+        return "not certified"
+    if gap == 0:
+        return "proven optimal"
+    return f"at most {100 * gap:.2g} % below" if gap < 0.01 else f"at most {100 * gap:.3g} % below"
+
+
+def spaced(head: str) -> str:
+    """Words of a class name.
+
+    Example:
+        >>> spaced("NearestCentroid"), spaced("MAML")
+        ('Nearest centroid', 'MAML')
+    """
+    return "".join(
+        f" {c.lower()}" if c.isupper() and i and head[i - 1].islower() else c
+        for i, c in enumerate(head)
+    )
+
+
+def comparison_title(line: Line) -> str:
+    """What the methods of a comparison have in common, in words."""
+    key = line.key
+    known = [str(key[name]) for name in ("experiment", "domain", "setting") if key.get(name)]
+    words = list(dict.fromkeys(known))  # an experiment may be called like its setting
+    if key.get("m") is not None:
+        words.append(f"m = {key['m']}")
+    if key.get("head"):
+        words.append(spaced(str(key["head"])))
+    if key.get("shots") is not None:
+        words.append(f"{key['shots']}-shot")
+    return " · ".join(words) or "all rows"
+
+
+def count(number: int, word: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> count(1, "class"), count(2000, "class")
+        ('1 class', '2 000 classes')
+    """
+    ending = "" if number == 1 else "es" if word.endswith("s") else "s"
+    return f"{number:,} {word}{ending}".replace(",", " ")

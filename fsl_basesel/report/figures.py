@@ -1,57 +1,116 @@
-"""The figures of the report as PNG and SVG files for papers."""
+"""The charts of the report, drawn by matplotlib: as SVG inside the page, as files for papers.
+
+A chart is a `Panel`: its natural size in CSS pixels and a function that draws it. The page shows
+each panel by itself at that size, so that text is never scaled, and takes colours and font from its
+style sheet. Papers get PNG and SVG files, panels of one kind side by side.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsl_basesel.report import charts
 from fsl_basesel.report.content import (
     BEFORE,
     CHOSEN,
-    COLUMNS,
     NOVEL,
     REST,
     Change,
     ClassMap,
+    Content,
+    Reference,
     Served,
-    map_of,
-    reference_of,
-    served_by,
+    comparison_title,
+    content_of,
+    gap_in_words,
+    printable,
+    spaced,
     thinned,
 )
-from fsl_basesel.report.paired import REFERENCE, Line
+from fsl_basesel.report.paired import REFERENCE, Line, points
 from fsl_basesel.report.run import Protocol, Run, Stage
-from fsl_basesel.report.tables import comparison_title
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+WIDTH = 360
+"""CSS pixels of a chart's width: a telephone shows it whole, wide screens show several in a row."""
+MOST = 120
+"""Classes side by side in one chart, at most."""
 COLOUR = {NOVEL: "#bd4815", CHOSEN: "#1f6fb2", BEFORE: "#7fb2dc", REST: "#c3c7cc"}
-INK, SOFT, GRID = "#1d2126", "#59616b", "#e3e4e0"
+INK, SOFT, GRID, PAPER = "#1d2126", "#59616b", "#e3e4e0", "#ffffff"
 STYLE: Any = {
     "font.family": "DejaVu Sans",
-    "font.size": 8,
+    "font.size": 11,
+    "axes.titlesize": "medium",
     "text.color": INK,
     "text.parse_math": False,  # a class may be called "$x$"
     "axes.edgecolor": SOFT,
     "axes.labelcolor": SOFT,
-    "axes.linewidth": 0.6,
+    "axes.titlecolor": SOFT,
+    "axes.titlelocation": "left",
+    "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": GRID,
-    "grid.linewidth": 0.6,
+    "grid.linewidth": 0.8,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
     "legend.frameon": False,
-    "lines.linewidth": 1.2,
+    "legend.handlelength": 1.4,
+    "legend.handletextpad": 0.5,
+    "legend.columnspacing": 1.2,
+    "lines.linewidth": 1.4,
     "svg.hashsalt": "fsl-basesel",  # the same file for the same run
     "figure.constrained_layout.use": True,
 }
+"""The look of all figures of the project, for `matplotlib.rc_context`."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What the page adds to the marks of a chart.
+
+    Attributes:
+        artist: The marks, one for each title.
+        titles: What each one is, in words.
+        data: `data-*` attributes of each one.
+        dots: Draw the marks as one path of dots of this diameter, without titles: small.
+    """
+
+    artist: Artist
+    titles: Sequence[str] = ()
+    data: Sequence[Mapping[str, object]] = ()
+    dots: float = 0.0
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart.
+
+    Attributes:
+        figure: Name of the file in which papers show it.
+        title: What it shows.
+        draw: Draws it on axes and says what its marks are.
+        height: CSS pixels.
+        width: CSS pixels.
+        bare: A picture without text, which may be scaled.
+    """
+
+    figure: str
+    title: str
+    draw: Callable[[Axes], list[Marks]]
+    height: float
+    width: float = WIDTH
+    bare: bool = False
 
 
 def save_figures(run: Run, folder: str | os.PathLike[str], dpi: int = 200) -> list[Path]:
@@ -65,218 +124,399 @@ def save_figures(run: Run, folder: str | os.PathLike[str], dpi: int = 200) -> li
     Returns:
         The files.
     """
-    import matplotlib
+    from matplotlib import rc_context
 
     written = []
-    with matplotlib.rc_context(STYLE):
-        for name, figure in _figures(run):
-            for kind in ("png", "svg"):
-                path = Path(folder) / f"{name}.{kind}"
-                metadata = {"Date": None} if kind == "svg" else {"Software": None}
-                figure.savefig(path, dpi=dpi, metadata=metadata)
-                written.append(path)
+    with rc_context(STYLE):
+        for panels in all_panels(content_of(run)):
+            figure = _together(panels)
+            written += save(figure, Path(folder) / panels[0].figure, dpi)
     return written
 
 
-def _figures(run: Run) -> Iterator[tuple[str, Figure]]:
-    content, last = map_of(run), run.last
-    if content is not None:
-        yield "class-map", _map(content)
-    stages = [stage for stage in run.stages if stage.informed]
-    if last is not None:
-        served = served_by(last, reference_of(last))
-        k = last.selection.hyperparameters["k"]
-        yield "similarity", _changes(served, lambda row: row.nearest, f"similarity to {k} nearest")
-        yield "similarity-ratio", _changes(served, lambda row: row.ratio, "Similarity Ratio")
-        if any(stage.selection.indices for stage in stages):
-            yield "gains", _gains([stage for stage in stages if stage.selection.indices])
-        yield "value-and-bound", _bounds(stages)
-    if run.protocols:
-        yield "accuracy", _accuracy(run.protocols)
-    if any(line.difference is not None for line in run.methods):
-        yield "methods", _methods(run.methods)
+def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:
+    """Write a figure as `path`.png and `path`.svg; the same figure gives the same files."""
+    written = []
+    for ending, options in ((".png", {"Software": None}), (".svg", {"Date": None})):
+        target = path.with_name(path.name + ending)
+        figure.savefig(target, dpi=dpi, metadata=options)
+        written.append(target)
+    return written
 
 
-def _new(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Any]]:
-    """A figure of its own, which no window and no other plot of the process knows of."""
+def all_panels(content: Content) -> Iterator[list[Panel]]:
+    """The figures of a run for papers: panels that belong together."""
+    if content.map is not None:
+        yield [map_panel(content.map)]
+    if content.served:
+        yield from ([panel] for panel in change_panels(content))
+    stages = content.informed
+    if any(stage.selection.indices for stage in stages):
+        yield gain_panels(stages)
+    if stages:
+        yield [bound_panel(stages, content.references)]
+    if content.run.protocols:
+        yield [accuracy_panel(protocol) for protocol in content.run.protocols]
+    methods = [method_panel(lines) for lines in content.comparisons]
+    shown = [panel for panel in methods if panel is not None]
+    if shown:
+        yield shown
+
+
+def _together(panels: Sequence[Panel]) -> Figure:
+    """One figure of several panels, two in a row."""
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    height = max(panel.height for panel in panels) + 18
+    figure, places = new_figure(columns * panels[0].width, rows * height, rows, columns)
+    for axes, panel in zip(places, panels, strict=False):
+        panel.draw(axes)
+        axes.set_title(printable(panel.title))
+        if panel.bare:
+            figure.legend(loc="outside lower center", ncols=4)
+    for axes in places[len(panels) :]:
+        axes.axis("off")
+    return figure
+
+
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1
+) -> tuple[Figure, list[Any]]:
+    """A figure of so many CSS pixels, which no window and no other plot of the process knows of."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def _map(content: ClassMap) -> Figure:
-    figure, (axes,) = _new(6.8, 5.2)
-    labels = {REST: "not chosen", BEFORE: "chosen earlier", CHOSEN: "chosen", NOVEL: "novel"}
-    for kind, label in labels.items():
-        points = [point for point in content.points if point.kind == kind]
-        if points:
-            axes.scatter(
-                [point.x for point in points],
-                [point.y for point in points],
-                s=9 if kind == REST else 24,
-                marker="^" if kind == NOVEL else "o",
-                color=COLOUR[kind],
-                edgecolors="white",
-                linewidths=0.4,
-                label=f"{label} ({len(points)})",
-            )
-    axes.set_aspect("equal")
-    axes.axis("off")
-    figure.legend(loc="outside lower center", ncols=4)
-    return figure
+def map_panel(content: ClassMap, where: Callable[[str, bool], str | None] | None = None) -> Panel:
+    """The map of all classes.
+
+    Args:
+        content: The map.
+        where: The place of a class's thumbnail, from its name and whether it is novel.
+    """
+    rise, width = _rise(content), 2 * WIDTH
+    draw = partial(_map, content=content, where=where)
+    title = f"Map of {len(content.points)} classes: novel, chosen and not chosen"
+    return Panel("class-map", title, draw, width * rise, width, bare=True)
 
 
-def _changes(served: Sequence[Served], change: Callable[[Served], Change], title: str) -> Figure:
-    figure, (axes,) = _new(6.8, 2.4)
-    known = [one for row in served if (one := change(row)).after is not None]
-    known.sort(key=lambda one: -(one.after or 0.0))
-    known = [known[i] for i in thinned(len(known), COLUMNS)]
-    both = [(i, one) for i, one in enumerate(known) if one.before is not None]
-    axes.vlines(
-        [i for i, _ in both],
-        [one.before for _, one in both],
-        [one.after for _, one in both],
-        color=COLOUR[BEFORE],
-        linewidth=0.9,
-    )
-    if both:
-        axes.scatter(
-            [i for i, _ in both],
-            [one.before for _, one in both],
-            s=7,
-            facecolors="white",
-            edgecolors=SOFT,
-            linewidths=0.7,
-            label="before",
+def _rise(content: ClassMap) -> float:
+    """Height over width."""
+    return max([0.35, *(abs(point.y) for point in content.points)])
+
+
+_KINDS = {
+    REST: ("not chosen", "not chosen", 26, "o"),
+    BEFORE: ("chosen earlier", "base class from the start", 85, "o"),
+    CHOSEN: ("chosen", "chosen", 85, "o"),
+    NOVEL: ("novel", "novel", 85, "^"),
+}
+
+
+def _map(
+    axes: Axes,
+    content: ClassMap,
+    where: Callable[[str, bool], str | None] | None,
+) -> list[Marks]:
+    found = []
+    for kind, (label, words, size, marker) in _KINDS.items():
+        chosen = [(i, point) for i, point in enumerate(content.points) if point.kind == kind]
+        if not chosen:
+            continue
+        artist = axes.scatter(
+            [point.x for _, point in chosen],
+            [point.y for _, point in chosen],
+            s=size,
+            marker=marker,
+            color=COLOUR[kind],
+            edgecolors=PAPER,
+            linewidths=0.8,
+            label=f"{label} ({len(chosen)})",
             zorder=3,
         )
-    axes.scatter(
-        range(len(known)),
-        [one.after for one in known],
-        s=9,
-        color=COLOUR[CHOSEN],
-        label="after",
-        zorder=4,
+        titles, data = [], []
+        for i, point in chosen:
+            how = f"chosen in stage {point.stage}" if point.stage else words
+            titles.append(f"{point.name}\n{how}" + (f" · {point.group}" if point.group else ""))
+            picture = where(point.name, kind == NOVEL) if where else None
+            links = " ".join(map(str, point.links))
+            data.append({"i": i, "p": picture, "n": links})
+        found.append(Marks(artist, titles, data))
+    _frame(axes, _rise(content))
+    return found
+
+
+def _frame(axes: Axes, rise: float) -> None:
+    axes.set_aspect("equal")
+    axes.set_xlim(-1.05, 1.05)
+    axes.set_ylim(-1.05 * rise, 1.05 * rise)
+    axes.axis("off")
+
+
+def stage_panels(content: ClassMap, stages: Sequence[Stage]) -> list[Panel]:
+    """The same map once for each stage, small: what was there, what was added."""
+    panels = []
+    for stage in stages:
+        if stage.number <= content.stage.number:
+            how = "at random" if not stage.informed else f"by {stage.selection.method}"
+            title = f"Stage {stage.number}: {len(stage.selection.indices)} classes {how}"
+            draw = partial(_stage_map, content=content, number=stage.number)
+            panels.append(Panel("stages", title, draw, 170 * _rise(content), 170, bare=True))
+    return panels
+
+
+def _stage_map(axes: Axes, content: ClassMap, number: int) -> list[Marks]:
+    now: dict[str, list[tuple[float, float]]] = {kind: [] for kind in (REST, NOVEL, BEFORE, CHOSEN)}
+    for point in content.points:
+        kind = point.kind
+        if point.stage:  # chosen at some time: by now, just now, or not yet
+            kind = BEFORE if point.stage < number else CHOSEN if point.stage == number else REST
+        now[kind].append((point.x, point.y))
+    found = []
+    for kind, places in now.items():
+        if places:
+            size = 2.4 if kind in (REST, NOVEL) else 5.0
+            across, up = zip(*places, strict=True)
+            artist = axes.scatter(across, up, s=size**2, color=COLOUR[kind], linewidths=0)
+            found.append(Marks(artist, dots=size))
+    _frame(axes, _rise(content))
+    return found
+
+
+def change_panels(content: Content) -> list[Panel]:
+    """Similarity to the nearest base classes and Similarity Ratio of each novel class."""
+    assert content.last is not None
+    k, served = content.last.selection.hyperparameters["k"], content.served
+    kinds: tuple[tuple[str, str, Callable[[Served], Change]], ...] = (
+        ("similarity", f"similarity to {k} nearest", lambda row: row.nearest),
+        ("similarity-ratio", "Similarity Ratio", lambda row: row.ratio),
     )
-    drawn = [(i, one.random) for i, one in enumerate(known) if one.random is not None]
+    return [
+        Panel(name, title, partial(_changes, served=served, change=change), 250)
+        for name, title, change in kinds
+    ]
+
+
+def _changes(
+    axes: Axes, served: Sequence[Served], change: Callable[[Served], Change]
+) -> list[Marks]:
+    """Novel classes side by side, the highest first: before, after and for random choices."""
+    known = [(row.name, one) for row in served if (one := change(row)).after is not None]
+    known.sort(key=lambda pair: -(pair[1].after or 0.0))
+    shown = [known[i] for i in thinned(len(known), MOST)]
+    at = range(1, len(shown) + 1)
+    both = [(x, one) for x, (_, one) in zip(at, shown, strict=True) if one.before is not None]
+    if both:
+        x, low, high = zip(*((x, one.before, one.after) for x, one in both), strict=True)
+        axes.vlines(x, low, high, color=COLOUR[BEFORE], linewidth=1.2)
+        axes.scatter(
+            x, low, s=12, facecolors=PAPER, edgecolors=SOFT, linewidths=0.9, label="before"
+        )
+    titles = []
+    for name, one in shown:
+        figures = (("before", one.before), ("random choice", one.random))
+        more = [f"{word} {value:.3f}" for word, value in figures if value is not None]
+        titles.append(f"{name}\n" + ", ".join([f"after {one.after:.3f}", *more]))
+    reached = [one.after or 0.0 for _, one in shown]
+    after = axes.scatter(at, reached, s=14, color=COLOUR[CHOSEN], label="after", zorder=4)
+    drawn = [
+        (x, one.random) for x, (_, one) in zip(at, shown, strict=True) if one.random is not None
+    ]
     if drawn:
         x, y = zip(*drawn, strict=True)
-        axes.scatter(x, y, marker="_", s=12, color=SOFT, label="random choice", linewidths=0.9)
-    axes.set_ylabel(title)
-    axes.set_xlabel("novel classes, highest first")
+        axes.scatter(x, y, marker="_", s=18, color=SOFT, linewidths=1.2, label="random choice")
+    _counted(axes, len(shown), "novel classes, highest first")
+    _legend(axes)
+    return [Marks(after, titles)]
+
+
+def _counted(axes: Axes, count: int, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.grid(axis="x", visible=False)
-    axes.legend(loc="best", ncols=3)
-    return figure
+    axes.set_xlim(0.2, max(count, 1) + 0.8)
+    axes.set_xlabel(label)
 
 
-def _gains(stages: Sequence[Stage]) -> Figure:
-    columns = min(2, len(stages))
-    rows = -(-len(stages) // columns)
-    figure, places = _new(6.8, 1.9 * rows, rows, columns)
-    for axes, stage in zip(places, stages, strict=False):
-        chosen = stage.selection.explanation.chosen
-        axes.bar(range(1, len(chosen) + 1), [row.gain for row in chosen], color=COLOUR[CHOSEN])
-        axes.scatter(
-            range(1, len(chosen) + 1),
-            [row.loss for row in chosen],
-            marker="_",
-            color=INK,
-            s=14,
-            linewidths=0.9,
-            label="lost without it",
+def _legend(axes: Axes) -> None:
+    """Above the chart, where no mark is hidden by it."""
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2, borderpad=0.1)
+
+
+def gain_panels(stages: Sequence[Stage]) -> list[Panel]:
+    """What each class added when it was chosen, in order, for each stage."""
+    chosen = [stage for stage in stages if stage.selection.indices]
+    return [
+        Panel("gains", f"h gained, stage {stage.number}", partial(_gains, stage=stage), 210)
+        for stage in chosen
+    ]
+
+
+def _gains(axes: Axes, stage: Stage) -> list[Marks]:
+    rows = stage.selection.explanation.chosen
+    which = thinned(len(rows), MOST)
+    shown = [rows[i] for i in which]
+    at = [i + 1 for i in which]
+    width = 0.8 * (at[-1] / len(at))
+    bars = axes.bar(
+        at, [row.gain for row in shown], width, color=COLOUR[CHOSEN], label="gained when chosen"
+    )
+    axes.scatter(
+        at,
+        [row.loss for row in shown],
+        marker="_",
+        s=max(6.0, min(90.0, (200 / len(at)) ** 2)),
+        color=INK,
+        linewidths=1.2,
+        label="lost without it",
+        zorder=3,
+    )
+    axes.axhline(0, color=SOFT, linewidth=0.8)
+    _counted(axes, at[-1], "order of choice")
+    _legend(axes)
+    return [
+        Marks(
+            bar,
+            [
+                f"{row.name}\ngained {row.gain:.5f}, {row.loss:.5f} lost without it, "
+                f"serves {len(row.serves)} novel classes"
+            ],
         )
-        axes.grid(axis="x", visible=False)
-        axes.set_title(f"stage {stage.number}", loc="left", fontsize=8, color=SOFT)
-        axes.set_xlabel("order of choice")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_ylabel("h gained")
-    places[0].legend(loc="upper right")
-    for axes in places[len(stages) :]:
-        axes.axis("off")
-    return figure
+        for bar, row in zip(bars, shown, strict=True)
+    ]
 
 
-def _bounds(stages: Sequence[Stage]) -> Figure:
-    figure, (axes,) = _new(6.8, 1.0 + 0.32 * len(stages))
-    labels = []
+def bound_panel(stages: Sequence[Stage], references: Mapping[int, Reference | None]) -> Panel:
+    """Each selection's value, the proven bound, and what random choices reach."""
+    draw = partial(_bounds, stages=stages, references=references)
+    return Panel("value-and-bound", "h of each selection", draw, 76 + 44 * len(stages))
+
+
+def _bounds(
+    axes: Axes, stages: Sequence[Stage], references: Mapping[int, Reference | None]
+) -> list[Marks]:
+    from matplotlib.ticker import MaxNLocator
+
+    found = []
     for i, stage in enumerate(reversed(stages)):
-        selection, reference = stage.selection, reference_of(stage)
+        selection, reference = stage.selection, references.get(stage.number)
+        label = (lambda text: text) if i == 0 else (lambda _: None)
         if reference is not None:
-            axes.plot([reference.value, selection.value], [i, i], color=COLOUR[BEFORE], zorder=1)
-            axes.scatter(
-                reference.value, i, s=22, facecolors="white", edgecolors=SOFT, linewidths=0.9
-            )
-        axes.scatter(selection.value, i, s=30, color=COLOUR[CHOSEN], zorder=3)
-        gap = "not certified"
+            ends = [reference.value, selection.value]
+            axes.plot(ends, [i, i], color=COLOUR[BEFORE], linewidth=2, zorder=1)
+            random = axes.scatter(
+                reference.value, i, s=36, facecolors=PAPER, edgecolors=SOFT, linewidths=1.4,
+                label=label("random choice"), zorder=2,
+            )  # fmt: skip
+            found.append(Marks(random, [f"random choice {reference.value:.6f}"]))
+        value = axes.scatter(
+            selection.value, i, s=48, color=COLOUR[CHOSEN], label=label("this one"), zorder=3
+        )
+        found.append(Marks(value, [f"value {selection.value:.6f}"]))
         if selection.upper_bound is not None:
-            axes.scatter(
-                selection.upper_bound, i, marker="|", s=160, color=INK, linewidths=1.4, zorder=4
-            )
-            gap = charts.gap_in_words(selection.gap or 0.0)
-        labels.append(f"stage {stage.number}, {gap}")
-    axes.set_yticks(range(len(stages)), labels)
-    axes.set_ylim(-0.6, len(stages) - 0.4)
+            bound = axes.scatter(
+                selection.upper_bound, i, marker="|", s=220, color=INK, linewidths=2,
+                label=label("proven bound"), zorder=4,
+            )  # fmt: skip
+            found.append(Marks(bound, [f"proven bound {selection.upper_bound:.6f}"]))
+        total = len(stage.before) + len(selection.indices)
+        name = f"stage {stage.number}, {total} classes: {gap_in_words(selection.gap)}"
+        axes.text(0, i + 0.26, name, transform=axes.get_yaxis_transform(), color=INK)
+    axes.set_ylim(-0.5, len(stages) - 0.35)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.margins(x=0.08)
+    _legend(axes)
+    return found
+
+
+def accuracy_panel(protocol: Protocol) -> Panel:
+    """Accuracy by the number of base classes, a line for each head."""
+    title = f"{protocol.title}, accuracy in %"
+    heads = len({row.head for row in protocol.rows})
+    return Panel("accuracy", title, partial(_accuracy, protocol=protocol), 250 + 16 * (heads // 3))
+
+
+_LINES = (("o-", INK, INK), ("o--", SOFT, PAPER), ("s:", INK, INK), ("s-.", SOFT, PAPER))
+
+
+def _accuracy(axes: Axes, protocol: Protocol) -> list[Marks]:
+    sizes = sorted({row.base_classes for row in protocol.rows})
+    found = []
+    heads = list(dict.fromkeys(row.head for row in protocol.rows))
+    for i, head in enumerate(heads):
+        rows = sorted(
+            (row for row in protocol.rows if row.head == head), key=lambda row: row.base_classes
+        )
+        style, colour, inside = _LINES[i % len(_LINES)]
+        shift = (i - (len(heads) - 1) / 2) * 0.06
+        at = [sizes.index(row.base_classes) + shift for row in rows]
+        means = [100 * row.accuracy.mean for row in rows]
+        axes.errorbar(
+            at, means, [100 * (row.accuracy.half_width or 0.0) for row in rows], fmt=style[1:],
+            color=colour,
+            linewidth=1.4, label="_",
+        )  # fmt: skip
+        artist = axes.scatter(
+            at, means, s=26, marker=style[0], color=inside, edgecolors=colour, linewidths=1.4,
+            label=printable(spaced(head)), zorder=4,
+        )  # fmt: skip
+        titles = [
+            f"{spaced(head)}\n{row.base_classes} base classes: {points(row.accuracy, digits=1)} %"
+            for row in rows
+        ]
+        found.append(Marks(artist, titles))
+    if protocol.ways:
+        axes.axhline(100 / protocol.ways, color=SOFT, linestyle=(0, (2, 4)), linewidth=1)
+        axes.annotate(
+            "chance", (1, 100 / protocol.ways), (0, 3), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="right", color=SOFT,
+        )  # fmt: skip
+    axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
+    axes.set_xlim(-0.4, len(sizes) - 0.6)
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel("base classes")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2, borderpad=0.1)
+    return found
+
+
+def method_panel(lines: Sequence[Line]) -> Panel | None:
+    """Differences to the reference with their intervals; None where no seed is common."""
+    known = [line for line in lines if line.difference is not None]
+    if not known:
+        return None
+    draw = partial(_methods, lines=known)
+    return Panel("methods", comparison_title(lines[0]), draw, 58 + 22 * len(known))
+
+
+def _methods(axes: Axes, lines: Sequence[Line]) -> list[Marks]:
+    from matplotlib.ticker import MaxNLocator
+
+    found = []
+    axes.axvline(0, color=SOFT, linewidth=1)
+    for i, line in enumerate(reversed(lines)):
+        one = line.difference
+        assert one is not None
+        if one.low is not None and one.high is not None:
+            axes.plot([100 * one.low, 100 * one.high], [i, i], color=SOFT, linewidth=1.4)
+        inside = COLOUR[CHOSEN] if one.excludes_zero else PAPER
+        edge = COLOUR[CHOSEN] if one.excludes_zero else SOFT
+        mark = axes.scatter(
+            100 * one.mean, i, s=32, color=inside, edgecolors=edge, linewidths=1.4, zorder=3
+        )
+        found.append(Marks(mark, [f"{line.label}\n{points(one, sign=True, digits=1)} points"]))
+    labels = [printable(line.label) for line in reversed(lines)]
+    short = [label if len(label) <= 22 else f"{label[:21]}…" for label in labels]
+    axes.set_yticks(range(len(lines)), short)
+    axes.set_ylim(-0.6, len(lines) - 0.4)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.spines["left"].set_visible(False)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("h: random choice (open), this selection (filled), proven bound (bar)")
-    return figure
-
-
-def _accuracy(protocols: Sequence[Protocol]) -> Figure:
-    columns = min(2, len(protocols))
-    rows = -(-len(protocols) // columns)
-    figure, places = _new(3.4 * columns, 2.5 * rows, rows, columns)
-    for axes, protocol in zip(places, protocols, strict=False):
-        for i, head in enumerate(dict.fromkeys(row.head for row in protocol.rows)):
-            mine = [row for row in protocol.rows if row.head == head]
-            axes.errorbar(
-                [row.base_classes for row in mine],
-                [100 * row.mean for row in mine],
-                yerr=[100 * row.half_width for row in mine],
-                fmt="o-" if i % 2 == 0 else "s--",
-                markersize=3.5,
-                color=INK if i % 2 == 0 else SOFT,
-                markerfacecolor=INK if i % 2 == 0 else "white",
-                capsize=2,
-                linewidth=1,
-                label=charts.spaced(head),
-            )
-        axes.set_title(protocol.title, loc="left", fontsize=8, color=SOFT)
-        axes.set_xlabel("base classes")
-        axes.set_ylabel("accuracy (%)")
-        axes.legend(loc="best")
-    for axes in places[len(protocols) :]:
-        axes.axis("off")
-    return figure
-
-
-def _methods(lines: Sequence[Line]) -> Figure:
-    groups: dict[str, list[Line]] = {}
-    for line in lines:
-        if line.difference is not None:
-            groups.setdefault(comparison_title(line), []).append(line)
-    columns = min(2, len(groups))
-    rows = -(-len(groups) // columns)
-    longest = max(len(group) for group in groups.values())
-    figure, places = _new(3.6 * columns, (0.9 + 0.2 * longest) * rows, rows, columns)
-    for axes, (title, group) in zip(places, groups.items(), strict=False):
-        for i, line in enumerate(reversed(group)):
-            found = line.difference
-            assert found is not None
-            if found.half_width is not None:
-                ends = (
-                    100 * (found.mean - found.half_width),
-                    100 * (found.mean + found.half_width),
-                )
-                axes.plot(ends, [i, i], color=SOFT, linewidth=1)
-            colour = COLOUR[CHOSEN] if found.excludes_zero else "white"
-            axes.scatter(100 * found.mean, i, s=18, color=colour, edgecolors=SOFT, zorder=3)
-        axes.axvline(0, color=SOFT, linewidth=0.8)
-        axes.set_yticks(range(len(group)), [line.label for line in reversed(group)])
-        axes.set_ylim(-0.6, len(group) - 0.4)
-        axes.grid(axis="y", visible=False)
-        axes.set_title(title.replace(" · m =", "\nm ="), loc="left", fontsize=7, color=SOFT)
-        axes.set_xlabel(f"accuracy minus {REFERENCE} (points, 95 %)")
-    for axes in places[len(groups) :]:
-        axes.axis("off")
-    return figure
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.set_xlabel(f"accuracy minus {REFERENCE}, points, 95 %")
+    return found

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fsl_basesel.errors import InputError
 
@@ -88,6 +87,8 @@ def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
         >>> one.n, round(one.mean, 3), round(one.half_width, 4)
         (3, 0.52, 0.0497)
     """
+    from scipy import stats
+
     array = np.asarray(values, np.float64)
     if not array.size:
         raise InputError("Expected at least one value to estimate from but got none.")
@@ -97,6 +98,41 @@ def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     error = float(array.std(ddof=1)) / math.sqrt(array.size)
     quantile = float(stats.t.ppf(0.5 + confidence / 2, array.size - 1))
     return Estimate(int(array.size), mean, quantile * error)
+
+
+def points(estimate: Estimate | None, sign: bool = False, digits: int = 2) -> str:
+    """An estimate in per cent, or a difference in percentage points.
+
+    Example:
+        >>> points(Estimate(10, 0.0212, 0.004), sign=True)
+        '+2.12 ± 0.40'
+    """
+    if estimate is None:
+        return ""
+    mean = f"{100 * estimate.mean:{'+' if sign else ''}.{digits}f}"
+    if estimate.half_width is None:
+        return mean
+    return f"{mean} ± {100 * estimate.half_width:.{digits}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent, with as many digits as tell it from 0 and from 1.
+
+    Example:
+        >>> percent(0.99987), percent(0.00002), percent(0.5), percent(0.0), percent(None)
+        ('99.987 %', '0.0020 %', '50.00 %', '0 %', '-')
+        >>> percent(1e-9), percent(1 - 1e-9)
+        ('< 0.0001 %', '> 99.9999 %')
+    """
+    if share is None:
+        return "-"
+    if share in (0, 1):
+        return f"{share:.0%}".replace("%", " %")
+    edge = min(abs(share), abs(1 - share))
+    if edge < 1e-6:
+        return "> 99.9999 %" if share > 0.5 else "< 0.0001 %"
+    digits = min(4, max(2, math.ceil(-math.log10(edge)) - 1))
+    return f"{share:.{digits}%}".replace("%", " %")
 
 
 def paired_difference(

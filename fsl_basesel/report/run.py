@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.report.paired import Line, summarise
+from fsl_basesel.report.paired import Estimate, Line, summarise
 from fsl_basesel.report.record import (
     PICTURES,
     Pictures,
@@ -66,15 +66,13 @@ class Accuracy:
         head: Name of the head.
         stage: From 1.
         base_classes: How many base classes there were.
-        mean: Mean accuracy over episodes, 0 to 1.
-        half_width: Half the width of its 95 % interval.
+        accuracy: Mean over episodes, 0 to 1, and its 95 % interval.
     """
 
     head: str
     stage: int
     base_classes: int
-    mean: float
-    half_width: float
+    accuracy: Estimate
 
 
 @dataclass(frozen=True)
@@ -190,8 +188,9 @@ def _protocol(file: Path) -> Protocol | None:
                 head=row["head"],
                 stage=int(row["stage"]),
                 base_classes=int(row["base_classes"]),
-                mean=float(row["accuracy"]),
-                half_width=float(row["ci95"]),
+                accuracy=Estimate(
+                    int(row.get("episodes") or 0), float(row["accuracy"]), float(row["ci95"])
+                ),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise InputError(

@@ -1,134 +1,126 @@
-"""A little SVG and HTML: escaped elements, scales, round ticks, axes."""
+"""A chart of matplotlib as an element of the page: titles, the page's colours and font."""
 
 from __future__ import annotations
 
-import html
-import math
+import io
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from xml.etree import ElementTree
 
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+from fsl_basesel.report.content import printable
+from fsl_basesel.report.figures import (
+    COLOUR,
+    GRID,
+    INK,
+    PAPER,
+    SOFT,
+    STYLE,
+    Marks,
+    Panel,
+    new_figure,
+)
+
+VARIABLES = {colour: f"var(--{kind})" for kind, colour in COLOUR.items()} | {
+    INK: "var(--ink)",
+    SOFT: "var(--soft)",
+    GRID: "var(--line)",
+    PAPER: "var(--panel)",
+}
+"""What the page puts in place of each colour, so that light and dark both work."""
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_HREF = "{http://www.w3.org/1999/xlink}href"
 
 
-def escaped(text: object) -> str:
-    """Any text as HTML shows it; characters that no page may hold become a replacement sign.
+def svg(panel: Panel, name: str) -> str:
+    """A panel as an element of the page.
 
-    Example:
-        >>> escaped("<b> & c")
-        '&lt;b&gt; &amp; c'
+    Args:
+        panel: What to draw.
+        name: Begins the identifiers inside it; no two charts of a page have the same.
     """
-    return html.escape(_FORBIDDEN.sub("\ufffd", str(text)), quote=True)
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    with rc_context(STYLE | {"svg.fonttype": "none"}):
+        figure, (axes,) = new_figure(panel.width, panel.height)
+        named = panel.draw(axes)
+        for i, marks in enumerate(named):
+            marks.artist.set_gid(f"marks-{i}")
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
+    root = ElementTree.fromstring(text.getvalue())
+    groups = {element.get("id"): element for element in root.iter(f"{_SVG}g")}
+    for i, marks in enumerate(named):
+        _name_marks(groups[f"marks-{i}"], marks)
+    _for_page(root, name)
+    root.attrib.clear()
+    width, height = f"{panel.width:g}", f"{panel.height:g}"
+    root.attrib.update(width=width, height=height, viewBox=f"0 0 {width} {height}", role="img")
+    root.set("class", "bare" if panel.bare else "chart")
+    root.set("aria-label", printable(panel.title))
+    ElementTree.register_namespace("", _SVG[1:-1])
+    return ElementTree.tostring(root, encoding="unicode")
 
 
-def tag(name: str, *content: str, **attributes: object) -> str:
-    """An element; `content` is markup, attribute values are escaped, None leaves one out.
-
-    Underscores at the end of an attribute's name go, others become hyphens.
-
-    Example:
-        >>> tag("a", "x", class_="b", data_n=1, hidden=None)
-        '<a class="b" data-n="1">x</a>'
-    """
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escaped(_plain(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inside = "".join(content)
-    if not inside and name in ("circle", "line", "path", "rect", "meta", "use", "polyline"):
-        return f"<{name}{given}/>"
-    return f"<{name}{given}>{inside}</{name}>"
-
-
-def _plain(value: object) -> object:
-    """Numbers with no more digits than a page can show."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
-
-
-@dataclass(frozen=True)
-class Scale:
-    """From data to pixels: `low` is at `start`, `high` at `end`."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        """Where a value lies."""
-        width = self.high - self.low
-        share = (value - self.low) / width if width else 0.5
-        return self.start + share * (self.end - self.start)
-
-    @classmethod
-    def around(cls, values: Iterable[float], start: float, end: float, zero: bool = False) -> Scale:
-        """A scale with room for all values, and for zero if asked."""
-        known = [*values, *([0.0] if zero else [])]
-        low, high = min(known, default=0.0), max(known, default=1.0)
-        room = (high - low) * 0.06 or max(abs(high) * 0.06, 1e-3)
-        below = low if zero and low == 0 else low - room
-        above = high if zero and high == 0 else high + room
-        return cls(below, above, start, end)
+def _name_marks(group: ElementTree.Element, marks: Marks) -> None:
+    """Give each mark its title and data, or make dots of all."""
+    hidden = {id(path) for defs in group.iter(f"{_SVG}defs") for path in defs}
+    drawn = [
+        one
+        for one in group.iter()
+        if one.tag in (f"{_SVG}use", f"{_SVG}path") and id(one) not in hidden
+    ]
+    if marks.dots and all(one.get("x") for one in drawn):  # a few are drawn as paths anyway
+        style = drawn[0].get("style", "").partition(";")[0].replace("fill", "stroke")
+        places = [f"M{one.get('x')} {one.get('y')}h0" for one in drawn]
+        group[:] = []
+        options = {"stroke-width": f"{marks.dots:g}", "stroke-linecap": "round", "style": style}
+        ElementTree.SubElement(group, f"{_SVG}path", {"d": "".join(places), **options})
+    if not marks.titles:
+        return
+    shared = {one.get("style", "") for one in drawn}
+    for one, title in zip(drawn, marks.titles, strict=True):
+        one.set("class", "mark")
+        ElementTree.SubElement(one, f"{_SVG}title").text = printable(title)
+        if len(shared) == 1:
+            del one.attrib["style"]
+    if len(shared) == 1:
+        group.set("style", shared.pop())
+    for one, data in zip(drawn, marks.data, strict=False):
+        known = {key: value for key, value in data.items() if value not in (None, "")}
+        one.attrib.update({f"data-{key}": str(value) for key, value in known.items()})
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers between two ends.
-
-    Example:
-        >>> ticks(0, 1), ticks(0.97, 0.986)
-        ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.97, 0.975, 0.98, 0.985])
-    """
-    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
-        return [low]
-    raw = (high - low) / count
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * unit for unit in (1, 2, 5, 10) if power * unit >= raw * 0.75)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    digits = max(0, -math.floor(math.log10(step)))
-    return [round(i * step, digits) + 0.0 for i in range(first, last + 1)]
-
-
-def number(value: float) -> str:
-    """A tick's number, without digits that say nothing.
-
-    Example:
-        >>> number(0.5), number(20.0), number(-0.25)
-        ('0.5', '20', '−0.25')
-    """
-    return f"{value:.6g}".replace("-", "−")
-
-
-def y_axis(scale: Scale, left: float, right: float, title: str = "", percent: bool = False) -> str:
-    """Hairlines with numbers at their left, and a title above."""
-    parts = []
-    for value in ticks(min(scale.low, scale.high), max(scale.low, scale.high)):
-        y = scale(value)
-        label = number(100 * value) + " %" if percent else number(value)
-        kind = "zero" if value == 0 else "grid"
-        parts.append(tag("line", x1=left, x2=right, y1=y, y2=y, class_=kind))
-        parts.append(
-            tag("text", escaped(label), x=left - 8, y=y + 4, class_="tick", text_anchor="end")
+def _for_page(element: ElementTree.Element, name: str) -> None:
+    """Without what one page cannot hold twice or need not hold: identifiers, fonts, digits."""
+    for child in list(element):
+        if child.tag in (f"{_SVG}metadata", f"{_SVG}style", f"{_SVG}clipPath"):
+            element.remove(child)
+            continue
+        if element.tag == f"{_SVG}defs":
+            child.attrib.pop("style", None)  # every use of it has its own
+            child.set("id", f"{name}-{child.get('id')}")
+        elif child.tag != f"{_SVG}defs":
+            child.attrib.pop("id", None)
+        _for_page(child, name)
+        if child.tag == f"{_SVG}defs" and not len(child):
+            element.remove(child)
+    attributes = element.attrib
+    attributes.pop("clip-path", None)
+    if _HREF in attributes:
+        attributes["href"] = f"#{name}-{attributes.pop(_HREF)[1:]}"
+    if attributes.get("transform", "").startswith("rotate(-0 "):
+        del attributes["transform"]
+    for key in ("d", "x", "y", "transform"):
+        if key in attributes:
+            number = re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.4g}", attributes[key])
+            attributes[key] = re.sub(r"\s*([A-Za-z])\s*", r"\1", number).strip()
+    if "style" in attributes:
+        style = re.sub(r"font: (\S+) [^;]*", r"font-size: \1", attributes["style"])
+        style = re.sub(r"font-family: [^;]*;? ?", "", style)
+        attributes["style"] = re.sub(
+            "#[0-9a-f]{6}", lambda found: VARIABLES.get(found[0], found[0]), style
         )
-    if title:
-        top = min(scale.start, scale.end) - 12
-        parts.append(tag("text", escaped(title), x=left - 8, y=top, class_="axis"))
-    return "".join(parts)
-
-
-def x_label(text: str, x: float, y: float, anchor: str = "middle", kind: str = "tick") -> str:
-    """A text below the figure."""
-    return tag("text", escaped(text), x=x, y=y, class_=kind, text_anchor=anchor)
-
-
-def drawing(width: float, height: float, title: str, content: Sequence[str], **more: object) -> str:
-    """A figure that fits its place and says to a screen reader what it shows."""
-    return tag(
-        "svg",
-        *content,
-        viewBox=f"0 0 {width:g} {height:g}",
-        role="img",
-        aria_label=title,
-        **more,
-    )
+    for text in ("text", "tail"):
+        if not (getattr(element, text) or "").strip():
+            setattr(element, text, None)

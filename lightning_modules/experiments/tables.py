@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from fsl_basesel.report.paired import Estimate, Line, paired_difference, summarise
+from fsl_basesel.report.paired import Line, paired_difference, points, summarise
 from lightning_modules.experiments.plan import FOLDER, Experiment, Row, digest
 from lightning_modules.experiments.store import ResultStore
 
@@ -168,21 +168,6 @@ def _has(paper: dict[str, Any], m: int, shots: int) -> bool:
 
 def _printed(cell: Sequence[float] | None) -> str:
     return "" if cell is None else f"{cell[0]:.2f} ± {cell[1]:.2f}"
-
-
-def points(estimate: Estimate | None, sign: bool = False, digits: int = 2) -> str:
-    """An estimate in per cent.
-
-    Example:
-        >>> points(Estimate(10, 0.0212, 0.004), sign=True)
-        '+2.12 ± 0.40'
-    """
-    if estimate is None:
-        return ""
-    mean = f"{100 * estimate.mean:{'+' if sign else ''}.{digits}f}"
-    if estimate.half_width is None:
-        return mean
-    return f"{mean} ± {100 * estimate.half_width:.{digits}f}"
 
 
 def _difference(line: Line) -> str:

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fsl_basesel.report.page import html_page
+from fsl_basesel.report.page import PARTS, html_page
 from fsl_basesel.report.run import read_run
-from tests.fsl_basesel.report.browser import Browser
+from tests.fsl_basesel.report.conftest import Show
 from tests.fsl_basesel.report.folders import HOSTILE, selected
-
-PARTS = "classes ratio neighbours gains bound accuracy methods configuration".split()
 
 
 @pytest.fixture(scope="module")
@@ -24,41 +22,33 @@ def page(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def brightness(browser: Browser) -> float:
-    return float(np.asarray(Image.open(io.BytesIO(browser.screenshot())).convert("L")).mean())
-
-
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_part_is_there_and_nothing_goes_wrong(
-    browser: Browser, page: Path, scheme: str, scripts: bool
+    show: Show, page: Path, scheme: str, scripts: bool
 ) -> None:
-    browser.show(page, scheme, scripts)
-    assert browser.faults == []
-    assert browser.requests == []
+    shown = show(page, scheme=scheme, scripts=scripts)
     for part in PARTS:
-        height = browser.value(f"document.querySelector('#{part}').getBoundingClientRect().height")
-        assert height > 60, part
-    assert browser.value("document.querySelectorAll('#map .p').length") == 32
-    assert browser.value("document.querySelectorAll('#map .p.novel').length") == 8
-    assert browser.value("document.querySelectorAll('.cards li').length") == 8
-    assert browser.value("document.querySelectorAll('table.methods').length") == 2
-    assert browser.value("document.querySelectorAll('.absent').length") == 0
-    sides = "document.documentElement.scrollWidth <= innerWidth"
-    assert browser.value(sides)  # nothing hangs over the side
-    assert (brightness(browser) > 128) == (scheme == "light")
+        assert shown.locator(f"#{part}").bounding_box()["height"] > 60, part
+    assert shown.locator("#map .mark").count() == 32
+    assert shown.locator("#map .mark[data-n]").count() == 8
+    assert shown.locator(".cards > li").count() == 8
+    assert shown.locator("table.methods").count() == 2
+    assert shown.locator(".absent").count() == 0
+    picture = Image.open(io.BytesIO(shown.screenshot())).convert("L")
+    assert (np.asarray(picture).mean() > 128) == (scheme == "light")
 
 
-def test_without_scripts_every_mark_says_what_it_is(browser: Browser, page: Path) -> None:
-    browser.show(page, scripts=False)
-    titled = "[...document.querySelectorAll('#map .p')].every(p => p.querySelector('title'))"
-    assert browser.value(titled)
+def test_without_scripts_every_mark_says_what_it_is(show: Show, page: Path) -> None:
+    shown = show(page, scripts=False)
+    marks = shown.locator("svg .mark").count()
+    assert marks > 50
+    assert shown.locator("svg .mark > title").count() == marks
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_what_is_behind_it(browser: Browser, page: Path, scheme: str) -> None:
-    browser.show(page, scheme)
-    colours = browser.value(
+def test_text_stands_out_from_what_is_behind_it(show: Show, page: Path, scheme: str) -> None:
+    colours = show(page, scheme=scheme).evaluate(
         "['--ink', '--soft', '--chosen', '--novel', '--paper', '--panel'].map(name =>"
         "getComputedStyle(document.documentElement).getPropertyValue(name).trim())"
     )
@@ -75,59 +65,85 @@ def test_text_stands_out_from_what_is_behind_it(browser: Browser, page: Path, sc
             assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)
 
 
-def test_pointing_at_a_class_shows_its_name_picture_and_neighbours(
-    browser: Browser, page: Path
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_take_the_colours_of_the_page(show: Show, page: Path, scheme: str) -> None:
+    """Nothing in a chart has a colour of its own, so that no text is black on black."""
+    shown = show(page, scheme=scheme)
+    assert shown.locator("svg.chart text").count() > 20
+    left = shown.evaluate(
+        "[...document.querySelectorAll('svg *')].map(e => e.getAttribute('style') || '')"
+        ".filter(style => /#[0-9a-f]{3,}/.test(style))"
+    )
+    assert left == []
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_text_is_never_scaled_and_nothing_hangs_over_the_side(
+    show: Show, page: Path, width: int
 ) -> None:
-    browser.show(page)
-    assert browser.value("document.querySelector('#tip').hidden")
-    # The last mark drawn lies on top, so the mouse reaches it.
-    last = "#map .p.novel:last-child"
-    name = browser.value(f"document.querySelector('{last}').getAttribute('aria-label')")
-    browser.point_at(last)
-    assert not browser.value("document.querySelector('#tip').hidden")
-    assert browser.value("document.querySelector('#tip b').textContent") == name.split("\n")[0]
+    shown = show(page, width=width)
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    scales = shown.evaluate(
+        "[...document.querySelectorAll('svg')].filter(s => s.querySelector('text'))"
+        ".map(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width)"
+    )
+    assert len(scales) > 4
+    assert scales == pytest.approx([1.0] * len(scales))
+    sizes = shown.evaluate(
+        "[...document.querySelectorAll('svg text')]"
+        ".map(text => parseFloat(getComputedStyle(text).fontSize))"
+    )
+    assert min(sizes) >= 11
+    edges = shown.evaluate(
+        "[...document.querySelectorAll('svg.chart text')].map(t => t.getBoundingClientRect())"
+        ".flatMap(box => [box.left, box.right])"
+    )
+    assert min(edges) >= 0
+    assert max(edges) <= width
+
+
+def test_pointing_at_a_class_shows_its_name_picture_and_neighbours(show: Show, page: Path) -> None:
+    shown = show(page)
+    assert shown.locator("#tip").is_hidden()
+    mark = shown.locator("#map .mark[data-n]").last
+    mark.scroll_into_view_if_needed()
+    name = mark.get_attribute("aria-label")
+    box = mark.bounding_box()
+    shown.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert shown.locator("#tip").is_visible()
+    assert shown.locator("#tip b").text_content() == name.split("\n")[0]
     drawn = "getComputedStyle(document.querySelector('#tip .pic')).backgroundImage.slice(0, 21)"
-    assert browser.value(drawn) == 'url("data:image/png;b'
-    assert browser.value("document.querySelectorAll('#map .links line').length") == 2
+    assert shown.evaluate(drawn) == 'url("data:image/png;b'
+    assert shown.locator("#map .links").get_attribute("d").count("L") == 2
+    shown.mouse.move(2, 2)
+    assert shown.locator("#tip").is_hidden()
 
 
-def test_classes_can_be_found_and_tables_sorted_and_filtered(browser: Browser, page: Path) -> None:
-    browser.show(page)
-    browser.value(
-        "(() => { const i = document.querySelector('#map-tools input');"
-        "i.value = 'chosen in stage 3'; i.dispatchEvent(new Event('input')); })()"
-    )
-    assert browser.value("document.querySelectorAll('#map .lit').length") == 4
-    browser.value("document.querySelectorAll('table.methods th button')[2].click()")
-    first = "document.querySelector('table.methods tbody tr td').textContent"
-    assert browser.value(first) == "<b>auto"
-    browser.value(
-        "(() => { const s = document.querySelector('#method-tools select'); s.value = '10';"
-        "s.dispatchEvent(new Event('change')); })()"
-    )
-    assert browser.value("document.querySelectorAll('table.methods:not([hidden])').length") == 1
-    assert browser.faults == []
+def test_classes_can_be_found_and_tables_sorted_and_filtered(show: Show, page: Path) -> None:
+    shown = show(page)
+    shown.locator("#map-tools input").fill("chosen in stage 3")
+    assert shown.locator("#map .lit").count() == 4
+    shown.locator("table.methods th button").nth(2).click()
+    assert shown.locator("table.methods tbody tr td").first.text_content() == "<b>auto"
+    shown.locator("#method-tools select").select_option("10")
+    assert shown.locator("table.methods:visible").count() == 1
 
 
-def test_hostile_names_are_text_and_nothing_else(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_names_are_text_and_nothing_else(show: Show, tmp_path: Path) -> None:
     folder = selected(tmp_path, names=HOSTILE)
-    page = tmp_path / "page.html"
-    page.write_text(html_page(read_run(folder)), encoding="utf-8")
-    browser.show(page)
-    assert browser.faults == []
-    assert browser.requests == []
-    assert browser.value("document.title") != "owned"
-    assert browser.value("document.querySelectorAll('img, main script, main b.x').length") == 0
-    assert browser.value("document.querySelectorAll('section').length") == len(PARTS)
-    assert browser.value("document.documentElement.scrollWidth <= innerWidth")
-    labels = browser.value(
-        "[...document.querySelectorAll('#map .p')].map(p => p.getAttribute('aria-label'))"
+    path = tmp_path / "page.html"
+    path.write_text(html_page(read_run(folder)), encoding="utf-8")
+    shown = show(path)
+    assert shown.title() != "owned"
+    assert shown.locator("img, main script, main b.x").count() == 0
+    assert shown.locator("section").count() == len(PARTS)
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    labels = shown.evaluate(
+        "[...document.querySelectorAll('#map .mark')].map(p => p.getAttribute('aria-label'))"
     )
     assert any(label.startswith(HOSTILE[0]) for label in labels)
 
 
-def test_a_narrow_screen_scrolls_figures_and_not_the_page(browser: Browser, page: Path) -> None:
-    browser.show(page)
-    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    browser.send("Emulation.setDeviceMetricsOverride", **size)
-    assert browser.value("document.documentElement.scrollWidth") <= 390
+def test_a_narrow_screen_scrolls_tables_and_not_the_page(show: Show, page: Path) -> None:
+    shown = show(page, width=390, is_mobile=True, has_touch=True)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 390

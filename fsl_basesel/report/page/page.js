@@ -1,0 +1,176 @@
+// Hover, search, sorting and filters. Everything the page says is there without them.
+// @ts-check
+"use strict";
+
+/**
+ * A new element.
+ * @param {string} name
+ * @param {string} [text]
+ * @param {string} [kind] its class
+ */
+const make = (name, text, kind) => {
+  const element = document.createElement(name);
+  if (text) element.textContent = text;
+  if (kind) element.className = kind;
+  return element;
+};
+
+/** One tip for all charts: the title of the nearest mark, with the picture of its class. */
+const tip = make("div");
+tip.id = "tip";
+tip.hidden = true;
+tip.setAttribute("aria-hidden", "true");
+document.body.append(tip);
+
+/**
+ * Show a text beside the pointer; its first line is bold.
+ * @param {string} text
+ * @param {string | undefined} where column and row of a thumbnail
+ * @param {PointerEvent} event
+ */
+const showTip = (text, where, event) => {
+  const [first, ...rest] = text.split("\n");
+  const words = make("div");
+  words.append(make("b", first), make("span", rest.join("\n"), "more"));
+  tip.replaceChildren(words);
+  if (where) {
+    const [column, row] = where.split(" ");
+    const picture = make("span", "", "pic");
+    picture.style.setProperty("--c", column);
+    picture.style.setProperty("--r", row);
+    tip.prepend(picture);
+  }
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const right = event.clientX + 16 + box.width > innerWidth;
+  const below = event.clientY + 16 + box.height > innerHeight;
+  tip.style.left = `${Math.max(4, right ? event.clientX - 16 - box.width : event.clientX + 16)}px`;
+  tip.style.top = `${Math.max(4, below ? event.clientY - 16 - box.height : event.clientY + 16)}px`;
+};
+
+/** The text of each mark; its title is taken away, or the browser would show it as well. */
+const titles = new Map();
+for (const mark of document.querySelectorAll("svg .mark")) {
+  const title = mark.querySelector("title");
+  titles.set(mark, title.textContent);
+  mark.setAttribute("aria-label", title.textContent);
+  title.remove();
+}
+
+const map = document.querySelector("#map svg");
+const lines = document.createElementNS("http://www.w3.org/2000/svg", "path");
+lines.setAttribute("class", "links");
+if (map) map.prepend(lines);
+
+/** Connect a class on the map with its nearest base classes, or with those it serves. */
+const connect = (mark) => {
+  const { i, n } = mark ? mark.dataset : { i: "", n: "" };
+  const near = new Set((n || "").split(" ").filter(Boolean));
+  const ends = !mark ? [] : [...map.querySelectorAll(".mark")].filter(
+    (other) => near.has(other.dataset.i) || (other.dataset.n || "").split(" ").includes(i));
+  const at = (one) => `${one.getAttribute("x")} ${one.getAttribute("y")}`;
+  lines.setAttribute("d", ends.map((end) => `M${at(mark)}L${at(end)}`).join(""));
+};
+
+const NEAR = 24; // pixels from the pointer to a mark
+for (const chart of document.querySelectorAll("svg")) {
+  const marks = [...chart.querySelectorAll(".mark")];
+  if (!marks.length) continue;
+  let lit = null;
+  const leave = () => {
+    if (lit) lit.classList.remove("lit");
+    lit = null;
+    tip.hidden = true;
+    if (chart === map) connect(null);
+  };
+  chart.addEventListener("pointermove", (event) => {
+    let best = NEAR;
+    let nearest = null;
+    for (const mark of marks) {
+      const box = mark.getBoundingClientRect();
+      const across = Math.max(box.left - event.clientX, event.clientX - box.right, 0);
+      const down = Math.max(box.top - event.clientY, event.clientY - box.bottom, 0);
+      const distance = Math.hypot(across, down);
+      if (distance < best || (distance === best && nearest)) [best, nearest] = [distance, mark];
+    }
+    if (nearest !== lit) leave();
+    if (!nearest) return;
+    if (nearest !== lit && !chart.classList.contains("faded")) nearest.classList.add("lit");
+    if (nearest !== lit && chart === map) connect(nearest);
+    lit = nearest;
+    showTip(titles.get(nearest), nearest.dataset.p, event);
+  });
+  chart.addEventListener("pointerleave", leave);
+}
+
+if (map) {
+  const tools = make("div", "", "tools");
+  const label = make("label", "Find a class ");
+  const input = document.createElement("input");
+  const found = make("span");
+  input.type = "search";
+  found.setAttribute("role", "status");
+  label.append(input);
+  tools.append(label, found);
+  document.getElementById("map-tools").append(tools);
+  input.addEventListener("input", () => {
+    const wanted = input.value.trim().toLowerCase();
+    let count = 0;
+    for (const point of map.querySelectorAll(".mark")) {
+      const lit = Boolean(wanted) && titles.get(point).toLowerCase().includes(wanted);
+      point.classList.toggle("lit", lit);
+      count += Number(lit);
+    }
+    map.classList.toggle("faded", Boolean(wanted));
+    found.textContent = wanted ? `${count} found` : "";
+  });
+}
+
+// Tables sort by the numbers in `data-v`, or by their text.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.querySelectorAll("thead th")];
+  for (const [column, head] of heads.entries()) {
+    const button = make("button", head.textContent);
+    button.setAttribute("type", "button");
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const up = head.getAttribute("aria-sort") === "descending";
+      for (const other of heads) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      const key = (row) => {
+        const cell = row.cells[column];
+        return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
+      };
+      const compare = (a, b) => {
+        const [one, two] = [key(a), key(b)];
+        const order = typeof one === "number" ? one - two : one.localeCompare(two);
+        return up ? order : -order;
+      };
+      table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
+    });
+  }
+}
+
+// The tables of methods: choose domain, setting, m, head, shots.
+const comparisons = [...document.querySelectorAll(".comparison")];
+if (comparisons.length > 1) {
+  const keys = comparisons.map((one) => JSON.parse(one.dataset.key));
+  const tools = make("div", "", "tools");
+  const wanted = {};
+  for (const name of Object.keys(keys[0])) {
+    const values = [...new Set(keys.map((key) => String(key[name])))];
+    if (values.length < 2) continue;
+    const select = document.createElement("select");
+    select.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
+    select.addEventListener("change", () => {
+      wanted[name] = select.value;
+      for (const [i, one] of comparisons.entries()) {
+        one.hidden = Object.entries(wanted).some(([key, value]) => value && String(keys[i][key]) !== value);
+      }
+    });
+    const label = make("label", `${name} `);
+    label.append(select);
+    tools.append(label);
+  }
+  document.getElementById("method-tools").append(tools);
+}
