@@ -32,10 +32,11 @@ import fsl_basesel as fb
 from fsl_basesel.data import ClassPool, ImageSource, NovelTask, from_arrays, from_features
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import write_text
+from fsl_basesel.report.paired import estimate, points
 from lightning_modules import BaseClassDataModule, BaseClassifier
 from lightning_modules.backbones import ConvNet
-from lightning_modules.centroids import image_centroids
-from lightning_modules.evaluation import evaluate_novel, mean_and_interval
+from lightning_modules.evaluation import evaluate_novel
+from lightning_modules.features import image_centroids
 from lightning_modules.heads import NearestCentroid, ProtoNet
 from lightning_modules.learn2learn import SelectedTasks
 
@@ -186,8 +187,8 @@ def table(results: Sequence[dict[str, Any]]) -> str:
             for measure in ("all-way 5-shot", "20-way 1-shot"):
                 cells.append(f"{100 * np.mean([r[measure] for r in rows]):.2f} %")
                 pairs = zip(rows, random, strict=True)
-                mean, half = mean_and_interval([100 * (a[measure] - b[measure]) for a, b in pairs])
-                cells.append("" if method == "Random" else f"{mean:+.2f} ± {half:.2f}")
+                found = estimate([a[measure] - b[measure] for a, b in pairs])
+                cells.append("" if method == "Random" else points(found, sign=True))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,6 +1,7 @@
 """Few-shot training on selected base classes with Lightning and learn2learn.
 
-The packages are one-way: `lightning_modules` calls `fsl_basesel`, never the other way round.
+`lightning_modules` calls `fsl_basesel`. The other way round only the commands that train do: `fit`,
+`demo` and `reproduce`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from lightning_modules.requirements import require_learn2learn
 
 if TYPE_CHECKING:
-    from lightning_modules.base_classifier import BaseClassifier
     from lightning_modules.callbacks.cold_start import ColdStartSelection
     from lightning_modules.callbacks.early_stopping import StageEarlyStopping
     from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
     from lightning_modules.callbacks.select_base_classes import SelectBaseClasses
-    from lightning_modules.datamodule import BaseClassDataModule
+    from lightning_modules.classifier import BaseClassifier
+    from lightning_modules.data import BaseClassDataModule
 
 _HOMES = {
-    "BaseClassDataModule": "lightning_modules.datamodule",
-    "BaseClassifier": "lightning_modules.base_classifier",
+    "BaseClassDataModule": "lightning_modules.data",
+    "BaseClassifier": "lightning_modules.classifier",
     "ColdStartSelection": "lightning_modules.callbacks.cold_start",
     "NovelEvaluation": "lightning_modules.callbacks.novel_evaluation",
     "SelectBaseClasses": "lightning_modules.callbacks.select_base_classes",

@@ -13,10 +13,10 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
 from fsl_basesel.errors import InputError
-from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
-from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.classifier import BaseClassifier
+from lightning_modules.data import BaseClassDataModule
 
 DESCRIPTION = (
     "Train on base classes that are chosen during the run. The settings come from a YAML file and "

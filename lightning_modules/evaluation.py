@@ -7,28 +7,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
-import torch.distributed
-from scipy import stats
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from fsl_basesel.data import ImageSet, NovelTask
+from fsl_basesel.data import NovelTask
 from fsl_basesel.errors import InputError
-from lightning_modules.centroids import (
-    _device_of,
-    _evaluating,
-    _precision,
-    _progress,
-    feature_function,
-)
+from fsl_basesel.report.paired import estimate
+from lightning_modules.episodes import EpisodePlan, SampledEpisodes, TaskEpisodes
+from lightning_modules.features import device_of, evaluating, image_features
 from lightning_modules.heads import Head
-from lightning_modules.heads.base import full_precision
-from lightning_modules.heads.normalisation import batch_bound_layers
-from lightning_modules.loader import batches_in_order
-from lightning_modules.protocols import EpisodePlan, SampledEpisodes, TaskEpisodes
 
 # Features of a block of episodes: 64 MB in single precision.
 BLOCK_NUMBERS = 1 << 24
@@ -44,7 +33,8 @@ class NovelAccuracy:
         shots: images of each class to learn from.
         accuracies: of each episode, in order; the same episodes for every head and model.
         mean: their mean.
-        interval: half the width of the 95 % interval of the mean (Student's t over episodes).
+        interval: half the width of the 95 % interval of the mean (Student's t over episodes); NaN
+            for a single episode.
     """
 
     head: str
@@ -92,21 +82,6 @@ class EpisodeAccuracy(Metric):
     def compute(self) -> Tensor:
         """Accuracies in the order of the episodes, `[episodes]` float64 on the CPU."""
         return self.correct.cpu().double() / self.total.cpu()
-
-
-def mean_and_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Mean and half the width of its interval, by Student's t; NaN for a single value.
-
-    Example:
-        >>> mean, half = mean_and_interval([0.5, 0.6, 0.7])
-        >>> round(mean, 3), round(half, 3)
-        (0.6, 0.248)
-    """
-    array = np.asarray(values, np.float64)
-    if len(array) < 2:
-        return float(array.mean()), float("nan")
-    deviation = array.std(ddof=1) / np.sqrt(len(array))
-    return float(array.mean()), float(stats.t.ppf((1 + level) / 2, len(array) - 1) * deviation)
 
 
 def evaluate_novel(
@@ -160,8 +135,7 @@ def evaluate_novel(
         plan = TaskEpisodes(novel, shots, queries, episodes)
     else:
         plan = SampledEpisodes(novel, ways, shots, queries, seed)
-    device = _device_of(module or heads[0])
-    device = device if trainer is None else trainer.strategy.root_device
+    device = device_of(module or heads[0], trainer)
     cached: dict[nn.Module | None, Tensor] = {}
     results = []
     for head in heads:
@@ -172,103 +146,45 @@ def evaluate_novel(
                 plan.images, owner, attribute, batch_size=batch_size, trainer=trainer, **workers
             )
         inputs = None if head.adapts_backbone else cached[head.backbone]
-        accuracies = _accuracies(head, plan, inputs, episodes, device, trainer)
-        mean, interval = mean_and_interval(accuracies)
-        results.append(NovelAccuracy(head.name, plan.ways, shots, accuracies, mean, interval))
+        results.append(novel_accuracy(head, plan, inputs, episodes, device, trainer))
     return results
 
 
-def image_features(
-    images: ImageSet,
-    module: nn.Module | None,
-    features: str = "features",
-    *,
-    batch_size: int = 256,
-    trainer: pl.Trainer | None = None,
-    title: str = "Features",
-    **workers: Any,
-) -> Tensor:
-    """Features of every image under `module`, in eval mode and without gradients.
-
-    Args:
-        images: what to look at; labels do not matter.
-        module: the network; None where the images are features already.
-        features: attribute of `module` that gives the features; they are flattened.
-        batch_size: images of a batch.
-        trainer: the run it happens in, whose processes share the batches.
-        title: what the progress bar says.
-        workers: options of `torch.utils.data.DataLoader`.
-
-    Returns:
-        `[n, d]` on the device of the run or of the module, in single precision at least.
-    """
-    rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-    if module is None:
-        inputs = full_precision(images.batch(np.arange(len(images)))[0]).flatten(1)
-        return inputs if trainer is None else inputs.to(trainer.strategy.root_device)
-    extract = feature_function(module, features)
-    if batch_bound_layers(module):
-        raise InputError(
-            f"Expected {type(module).__name__} to give an image the same features whatever its "
-            "batch but it has batch normalisation without running statistics, which would let "
-            "queries into one another's features; build it with track_running_stats=True, or use "
-            "MAML, which keeps them apart."
-        )
-    device = _device_of(module) if trainer is None else trainer.strategy.root_device
-    numbered = ImageSet(images.source, images.classes, images.items, np.arange(len(images)))
-    loader = batches_in_order(numbered, batch_size, rank, world, **workers)
-    found: Tensor | None = None
-    with (
-        _evaluating(module, world),
-        torch.no_grad(),
-        _precision(trainer),
-        _progress(trainer, title, len(loader)) as advance,
-    ):
-        for pictures, places in loader:
-            vectors = full_precision(extract(pictures.to(device, non_blocking=True))).flatten(1)
-            if found is None:
-                found = vectors.new_zeros(len(images), vectors.shape[1])
-            found[places.to(device)] = vectors
-            advance()
-    if world > 1:
-        found = _gathered(found, len(images), device)
-    assert found is not None
-    return found
-
-
-def _gathered(found: Tensor | None, images: int, device: torch.device) -> Tensor:
-    """Rows of all processes; one that got no batch learns the number of features from others."""
-    width = torch.tensor(0 if found is None else found.shape[1], device=device)
-    torch.distributed.all_reduce(width, torch.distributed.ReduceOp.MAX)
-    if found is None:
-        found = torch.zeros(images, int(width), device=device)
-    torch.distributed.all_reduce(found)  # a row is zero in all processes but one
-    return found
-
-
-def _accuracies(
+def novel_accuracy(
     head: Head,
     plan: EpisodePlan,
     inputs: Tensor | None,
     episodes: int,
     device: torch.device,
-    trainer: pl.Trainer | None,
-) -> tuple[float, ...]:
-    """Accuracy of every episode; `inputs` is None for a head that takes images."""
+    trainer: pl.Trainer | None = None,
+) -> NovelAccuracy:
+    """Accuracy of a head on the first episodes of a plan.
+
+    Args:
+        head: the few-shot classifier.
+        plan: which images the episodes have.
+        inputs: features of `plan.images`; None for a head that takes images.
+        episodes: how many.
+        device: where the head works.
+        trainer: the run it happens in, if any; its processes share the episodes.
+    """
     rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
     mine = range(rank, episodes, world)
     metric = EpisodeAccuracy(episodes).to(device)
     limit = 1 if inputs is None else BLOCK_NUMBERS // inputs.shape[1]
+    plugin = None if trainer is None else trainer.precision_plugin
+    precision = nullcontext if plugin is None else plugin.forward_context
+    convert = (lambda images: images) if plugin is None else plugin.convert_input
     with (
-        _evaluating(head, world) if inputs is None else nullcontext(),
+        evaluating(head, trainer) if inputs is None else nullcontext(),
         torch.no_grad(),
-        _precision(trainer) if inputs is None else nullcontext(),
+        precision() if inputs is None else nullcontext(),
     ):
         for block in plan.blocks(mine, limit):
             labels, answers = block.support_labels.to(device), block.query_labels.to(device)
             if inputs is None:
                 support, query = (
-                    plan.images.batch(rows[0].numpy())[0].to(device)
+                    convert(plan.images.batch(rows[0].numpy())[0]).to(device)
                     for rows in (block.support, block.query)
                 )
             else:
@@ -276,4 +192,7 @@ def _accuracies(
             scores = head.scores(support, labels, query, plan.ways)
             right = (scores.argmax(-1) == answers).sum(-1)
             metric.update(block.numbers.to(device), right, len(answers))
-    return tuple(metric.compute().reshape(-1).tolist())  # torchmetrics makes one number a scalar
+    accuracies = tuple(metric.compute().reshape(-1).tolist())  # torchmetrics: one is a scalar
+    found = estimate(accuracies)
+    interval = float("nan") if found.half_width is None else found.half_width
+    return NovelAccuracy(head.name, plan.ways, plan.shots, accuracies, found.mean, interval)

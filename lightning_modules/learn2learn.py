@@ -114,7 +114,7 @@ def selection_problem(
         >>> problem.names[:3], problem.m
         (('0', '1', '2'), 3)
     """
-    from lightning_modules.centroids import image_centroids
+    from lightning_modules.features import image_centroids
 
     def centroids(source: ImageSource) -> Any:
         every = range(len(source))

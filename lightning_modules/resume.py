@@ -1,10 +1,9 @@
-"""Resuming exactly: checkpoints written whole, and loop states that Lightning resumes aright."""
+"""Resuming exactly: whole checkpoints, of this run, with loop states Lightning resumes aright."""
 
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,12 @@ import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from lightning_fabric.utilities.cloud_io import _is_local_file_protocol
 
+from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import whole_file
+
 FITTING = "fit_loop"
+_SHOWN = {"selector": "method", "start": "selected"}
+"""Arguments that checkpoints have under an older name."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -43,15 +47,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         if storage_options is not None or not _is_local_file_protocol(path):
             super().save_checkpoint(checkpoint, path, storage_options)
             return
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # The name is always the same, so what a kill left behind is overwritten next time.
-        part = target.with_name(f".{target.name}.part")
-        with open(part, "wb") as file:
+        with whole_file(path) as file:
             torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
 
 
 def settled(loops: dict[str, Any]) -> dict[str, Any]:
@@ -90,3 +87,35 @@ def settled(loops: dict[str, Any]) -> dict[str, Any]:
         batch["current"] = dict.fromkeys(steps, 0)
         batch["is_last_batch"] = False
     return state
+
+
+def require_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint whose settings differ from those of the run that is to go on.
+
+    Args:
+        saved: settings the checkpoint was written with.
+        here: settings of this run.
+
+    Raises:
+        InputError: with every setting that differs, its value in the checkpoint and here.
+
+    Example:
+        >>> require_same({"seed": 0}, {"seed": 0})
+        >>> require_same({"seed": 0}, {"seed": 1})
+        Traceback (most recent call last):
+        ...
+        fsl_basesel.errors.InputError: Expected a checkpoint of this run but it is of another one:
+        seed was 0 and is now 1. Resume ...
+    """
+    names = [*here, *(name for name in saved if name not in here)]
+    values = {name: (saved.get(name, "not there"), here.get(name, "not there")) for name in names}
+    differing = [
+        f"{_SHOWN.get(name, name)} was {before!r} and is now {now!r}"
+        for name, (before, now) in values.items()
+        if before != now
+    ]
+    if differing:
+        raise InputError(
+            f"Expected a checkpoint of this run but it is of another one: {'; '.join(differing)}. "
+            "Resume with the settings of the checkpoint, or leave `ckpt_path` out to start anew."
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -18,7 +17,7 @@ from fsl_basesel.data import (
 )
 from fsl_basesel.data.splitting import draw_novel, draw_parts
 from fsl_basesel.errors import InputError
-from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.data import BaseClassDataModule
 
 PARTS = ("candidates", "pretraining")
 
@@ -62,8 +61,7 @@ class GlyphDataModule(BaseClassDataModule):
         size: int = 28,
         **options: Any,
     ) -> None:
-        if part not in PARTS:
-            raise InputError(f"Expected `part` to be one of {', '.join(PARTS)} but got {part!r}.")
+        require_part(part)
         splits = glyph_splits(
             domain,
             candidates,
@@ -82,18 +80,76 @@ class GlyphDataModule(BaseClassDataModule):
         super().__init__(pool, novel, **options)
 
 
-class ImageFolderDataModule(BaseClassDataModule):
+class SplitDataModule(BaseClassDataModule):
+    """Classes of one source or of two, divided into candidates, novel and pre-training classes.
+
+    Args:
+        source: the candidate classes, or a pool of them that is not to be divided.
+        novel_source: the novel classes, where they have a source of their own.
+        novel_classes: which novel classes, or how many at random: of `novel_source` if there is
+            one, else of `source`. None takes all of `novel_source`, or is General Selection.
+        candidate_classes: how many of the others to draw as candidates; None takes them all.
+        pretraining: how many classes to set aside to train a first model on.
+        part: "candidates" to select from the candidates, "pretraining" to train on the
+            pre-training classes.
+        split_seed: seed of all draws of classes and images.
+        preview: images a candidate shows before it is chosen; None is 50, or all it has.
+        shots: support images of a novel class.
+        queries: test images of a novel class.
+        options: see `BaseClassDataModule`.
+    """
+
+    def __init__(
+        self,
+        source: ImageSource | ClassPool,
+        novel_source: ImageSource | None = None,
+        novel_classes: int | list[str] | None = None,
+        candidate_classes: int | None = None,
+        pretraining: int = 0,
+        part: str = "candidates",
+        split_seed: int = 0,
+        preview: int | None = None,
+        shots: int = 20,
+        queries: int = 100,
+        **options: Any,
+    ) -> None:
+        require_part(part)
+        here = novel_classes if novel_source is None else None
+        target: ImageSource | None = None
+        if isinstance(source, ClassPool):
+            if candidate_classes is not None or pretraining or here:
+                raise InputError(
+                    "Expected `labelled` without `candidate_classes`, `pretraining` and novel "
+                    "classes of `path`, since people label classes of the whole folder; use "
+                    "`novel_path` for the task."
+                )
+            pool = source
+        else:
+            candidates, target, first = draw_parts(
+                source, here, candidate_classes, pretraining, split_seed
+            )
+            if part == "pretraining":
+                if first is None:
+                    raise InputError("Expected `pretraining` of at least 1 for part 'pretraining'.")
+                pool = ClassPool(first, preview)
+                pool.expand(range(len(pool)))
+                super().__init__(pool, None, **options)
+                return
+            pool = ClassPool(candidates, preview)
+        if novel_source is not None:
+            target = draw_novel(novel_source, novel_classes, split_seed)
+        novel = None if target is None else NovelTask(target, shots, queries, seed=split_seed)
+        super().__init__(pool, novel, **options)
+
+
+class ImageFolderDataModule(SplitDataModule):
     """Pictures in folders, one folder a class: ImageNet, Caltech256, CUB, your own.
 
     Args:
         path: folder with one folder for each candidate class.
         novel_path: the same for the novel classes, where they have a tree of their own.
-        novel_classes: which novel classes, or how many at random: of `novel_path` if there is one,
-            else of `path`. None takes all of `novel_path`, or is General Selection.
+        novel_classes: see `SplitDataModule`, like `candidate_classes`.
         candidate_classes: how many of the others to draw as candidates; None takes them all.
-        pretraining: how many classes to set aside to train a first model on.
-        part: "candidates" to select from the candidates, "pretraining" to train on the
-            pre-training classes.
         labelled: folder in which people put the images of chosen classes; `path` then has the
             previews. See `fsl_basesel.data.LabellingQueue`.
         queue: file that lists the classes to label.
@@ -103,9 +159,7 @@ class ImageFolderDataModule(BaseClassDataModule):
         on_corrupt: "raise" or "skip" for images that cannot be read.
         split_seed: seed of all draws of classes and images.
         preview: images a candidate shows before it is chosen; None is 50, or all it has.
-        shots: support images of a novel class.
-        queries: test images of a novel class.
-        options: see `BaseClassDataModule`.
+        options: see `SplitDataModule`.
     """
 
     def __init__(
@@ -114,8 +168,6 @@ class ImageFolderDataModule(BaseClassDataModule):
         novel_path: str | None = None,
         novel_classes: int | list[str] | None = None,
         candidate_classes: int | None = None,
-        pretraining: int = 0,
-        part: str = "candidates",
         labelled: str | None = None,
         queue: str = "classes-to-label.json",
         needed: int = 1,
@@ -124,8 +176,6 @@ class ImageFolderDataModule(BaseClassDataModule):
         on_corrupt: str = "raise",
         split_seed: int = 0,
         preview: int | None = None,
-        shots: int = 20,
-        queries: int = 100,
         **options: Any,
     ) -> None:
         pictures: dict[str, Any] = {
@@ -134,55 +184,36 @@ class ImageFolderDataModule(BaseClassDataModule):
             "on_corrupt": on_corrupt,
             "seed": split_seed,
         }
-        other: ImageSource | None = None
-        if novel_path is not None:
-            other = image_folder(novel_path, **pictures)
+        source: ImageSource | ClassPool
         if labelled is None:
-            pool, novel = parts_of(
-                image_folder(path, **pictures),
-                other,
-                novel_classes,
-                candidate_classes,
-                pretraining,
-                part,
-                split_seed,
-                preview,
-                shots,
-                queries,
-            )
+            source = image_folder(path, **pictures)
         else:
-            if candidate_classes is not None or pretraining or (other is None and novel_classes):
-                raise InputError(
-                    "Expected `labelled` without `candidate_classes`, `pretraining` and novel "
-                    "classes of `path`, since people label classes of the whole folder; use "
-                    "`novel_path` for the task."
-                )
-            pool = LabellingQueue(path, labelled, queue, needed=needed, preview=preview, **pictures)
-            novel = None
-            if other is not None:
-                other = draw_novel(other, novel_classes, split_seed)
-                novel = NovelTask(other, shots, queries, seed=split_seed)
-        super().__init__(pool, novel, **options)
+            source = LabellingQueue(
+                path, labelled, queue, needed=needed, preview=preview, **pictures
+            )
+        novel = None if novel_path is None else image_folder(novel_path, **pictures)
+        super().__init__(
+            source,
+            novel,
+            novel_classes,
+            candidate_classes,
+            split_seed=split_seed,
+            preview=preview,
+            **options,
+        )
 
 
-class DatasetDataModule(BaseClassDataModule):
+class DatasetDataModule(SplitDataModule):
     """A data set of torchvision or learn2learn, such as Omniglot.
 
     Args:
         dataset: the data set with the candidate classes.
         novel_dataset: the data set with the novel classes, if another.
-        novel_classes: which novel classes, or how many at random: of `novel_dataset` if there is
-            one, else of `dataset`. None takes all of `novel_dataset`, or is General Selection.
+        novel_classes: see `SplitDataModule`, like `candidate_classes`.
         candidate_classes: how many of the others to draw as candidates; None takes them all.
-        pretraining: how many classes to set aside to train a first model on.
-        part: "candidates" to select from the candidates, "pretraining" to train on the
-            pre-training classes.
         size: side of the images, for data sets that give pictures of various sizes.
         split_seed: seed of all draws of classes and images.
-        preview: images a candidate shows before it is chosen; None is 50, or all it has.
-        shots: support images of a novel class.
-        queries: test images of a novel class.
-        options: see `BaseClassDataModule`.
+        options: see `SplitDataModule`.
     """
 
     def __init__(
@@ -191,57 +222,20 @@ class DatasetDataModule(BaseClassDataModule):
         novel_dataset: Dataset | None = None,
         novel_classes: int | list[str] | None = None,
         candidate_classes: int | None = None,
-        pretraining: int = 0,
-        part: str = "candidates",
         size: int | None = None,
         split_seed: int = 0,
-        preview: int | None = None,
-        shots: int = 20,
-        queries: int = 100,
         **options: Any,
     ) -> None:
-        other = None
+        novel = None
         if novel_dataset is not None:
-            other = from_dataset(novel_dataset, size=size, seed=split_seed)
-        pool, novel = parts_of(
-            from_dataset(dataset, size=size, seed=split_seed),
-            other,
-            novel_classes,
-            candidate_classes,
-            pretraining,
-            part,
-            split_seed,
-            preview,
-            shots,
-            queries,
+            novel = from_dataset(novel_dataset, size=size, seed=split_seed)
+        source = from_dataset(dataset, size=size, seed=split_seed)
+        super().__init__(
+            source, novel, novel_classes, candidate_classes, split_seed=split_seed, **options
         )
-        super().__init__(pool, novel, **options)
 
 
-def parts_of(
-    source: ImageSource,
-    novel_source: ImageSource | None,
-    novel_classes: int | Sequence[str] | None,
-    candidate_classes: int | None,
-    pretraining: int,
-    part: str,
-    seed: int,
-    preview: int | None,
-    shots: int,
-    queries: int,
-) -> tuple[ClassPool, NovelTask | None]:
-    """The pool and the task of a data module whose classes come from one or two sources."""
+def require_part(part: str) -> None:
+    """Refuse a `part` that is neither "candidates" nor "pretraining"."""
     if part not in PARTS:
         raise InputError(f"Expected `part` to be one of {', '.join(PARTS)} but got {part!r}.")
-    here = novel_classes if novel_source is None else None
-    candidates, target, first = draw_parts(source, here, candidate_classes, pretraining, seed)
-    if part == "pretraining":
-        if first is None:
-            raise InputError("Expected `pretraining` of at least 1 for part 'pretraining'.")
-        pool = ClassPool(first, preview)
-        pool.expand(range(len(pool)))
-        return pool, None
-    if novel_source is not None:
-        target = draw_novel(novel_source, novel_classes, seed)
-    task = None if target is None else NovelTask(target, shots, queries, seed=seed)
-    return ClassPool(candidates, preview), task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fsl_basesel.data import ClassPool, ImageSet, NovelTask
 from fsl_basesel.errors import InputError
-from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.data import BaseClassDataModule, EpochLoader
 from lightning_modules.episodes import EpisodeSampler
-from lightning_modules.loader import Augmentation, EpochLoader
 
 
 class TaskLoader(EpochLoader):
@@ -119,39 +118,21 @@ class SelectedTasks(BaseClassDataModule):
         self.ways, self.shots, self.queries = ways, shots, queries
         self.tasks, self.eval_tasks = tasks, eval_tasks or tasks
 
-    def _kept(self, part: str, epoch: Callable[[], int], batch_size: int) -> EpochLoader:
-        """The loader of tasks there is, or a new one if classes or settings have changed."""
-        training = part == "train"
-        tasks = self.tasks if training else self.eval_tasks
-        key = (self.class_numbers, self.val_per_class, tasks, *self._place(), epoch)
-        if part not in self._loaders or self._loaders[part][0] != key:
-            self._close(part)
-            images = self.training_images() if training else self.validation_images()
-            augment = self.augment if training else None
-            self._loaders[part] = (key, self._tasks_of(images, tasks, epoch, augment))
-        return self._loaders[part][1]
+    def _loader_settings(self, part: str) -> dict[str, Any]:
+        """What a loader of tasks of this part is made with, images and epoch aside."""
+        rank, world = self._rank_and_world()
+        return {
+            "ways": self.ways,
+            "shots": self.shots,
+            "queries": self.queries,
+            "tasks": self.tasks if part == "train" else self.eval_tasks,
+            "rank": rank,
+            "world": world,
+            "augment": self.augment if part == "train" else None,
+        }
 
-    def _tasks_of(
-        self,
-        images: ImageSet,
-        tasks: int,
-        epoch: Callable[[], int] = lambda: 0,
-        augment: Augmentation | None = None,
-    ) -> TaskLoader:
-        rank, world = self._place()
-        return TaskLoader(
-            images,
-            self.ways,
-            self.shots,
-            self.queries,
-            tasks,
-            epoch=epoch,
-            seed=self.seed,
-            rank=rank,
-            world=world,
-            augment=augment,
-            **self.workers,
-        )
+    def _make_loader(self, images: ImageSet, **settings: Any) -> EpochLoader:
+        return TaskLoader(images, seed=self.seed, **settings, **self.workers)
 
     def test_dataloader(self) -> EpochLoader:
         """Tasks of the novel classes, out of their support and test images together."""
@@ -160,11 +141,7 @@ class SelectedTasks(BaseClassDataModule):
                 "Expected a novel task to test on but this data module has none (General "
                 "Selection); pass `novel` to it."
             )
-        support, test = self.novel.support_set(), self.novel.test_set()
-        classes = np.concatenate([support.classes, test.classes])
-        items = np.concatenate([support.items, test.items])
-        images = ImageSet(self.novel.source, classes, items, classes)
-        return self._tasks_of(images, self.eval_tasks)
+        return self._make_loader(self.novel.all_images(), **self._loader_settings("test"))
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed with this data module."""

@@ -18,7 +18,7 @@ from fsl_basesel.files.writing import csv_text
 
 if TYPE_CHECKING:
     from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
-    from lightning_modules.experiments.plan import Experiment, Row
+    from lightning_modules.experiments.plan import Experiment, TableRow
     from lightning_modules.experiments.store import ResultStore
 
 EXAMPLES = """\
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     _print_comparison(screen, experiment, rows, store)
     schedule = [size for size in SCHEDULE if size < first.m] + [first.m]
     with output.working(f"Cold start {'-'.join(map(str, schedule))}"):
-        from lightning_modules.experiments.cold_start_run import cold_start_run
+        from lightning_modules.experiments.trial import cold_start_run
 
         stages = cold_start_run(first, schedule, k=3, folder=folder)
     _print_stages(screen, *stages)
@@ -103,11 +103,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_comparison(
-    screen: output.PlainConsole, experiment: Experiment, rows: list[Row], store: ResultStore
+    screen: output.PlainConsole, experiment: Experiment, rows: list[TableRow], store: ResultStore
 ) -> None:
     """Accuracy of each method, its paired difference, and how good its selections provably are."""
     from fsl_basesel.report.paired import points, summarise
-    from lightning_modules.experiments.tables import result_rows
+    from lightning_modules.experiments.result_tables import result_rows
 
     results = result_rows(experiment, rows, store)
     shots = experiment.shots
@@ -141,7 +141,7 @@ def _print_comparison(
     )
 
 
-def _ways(rows: list[Row]) -> int:
+def _ways(rows: list[TableRow]) -> int:
     return int(rows[0].trial.data["init_args"]["novel_classes"])
 
 
@@ -169,19 +169,19 @@ def _print_stages(
 
 def evaluation_heads(evaluation: NovelEvaluation) -> list[str]:
     """Headings of the accuracies, one a head."""
-    from lightning_modules.experiments.tables import HEADS
+    from lightning_modules.experiments.result_tables import HEADS
 
     names = dict.fromkeys(row["head"] for row in evaluation.rows)
     return [f"{HEADS.get(name, name)}, %" for name in names]
 
 
-def _report(experiment: Experiment, rows: list[Row], store: ResultStore, folder: Path) -> Path:
+def _report(experiment: Experiment, rows: list[TableRow], store: ResultStore, folder: Path) -> Path:
     """The report of the run, with the configuration beside it."""
     from dataclasses import asdict
 
     from fsl_basesel.report.page import html_page
     from fsl_basesel.report.run import read_run
-    from lightning_modules.experiments.tables import COLUMNS, result_rows
+    from lightning_modules.experiments.result_tables import COLUMNS, result_rows
 
     results = csv_text(result_rows(experiment, rows, store), COLUMNS)
     output.save_text(folder / "results.csv", results)

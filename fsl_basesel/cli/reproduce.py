@@ -21,8 +21,8 @@ from fsl_basesel.cli.tables import new_table
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
-    from lightning_modules.experiments.plan import Experiment, Row
-    from lightning_modules.experiments.runner import Outcome
+    from lightning_modules.experiments.plan import Experiment, TableRow
+    from lightning_modules.experiments.runner import TrialOutcome
     from lightning_modules.experiments.store import ResultStore
 
 EXIT_FAILED = 1
@@ -106,7 +106,7 @@ def load_only(
     return dataclasses.replace(experiment, datasets=wanted)
 
 
-def _with_m(experiment: Experiment, wanted: str | None) -> list[Row]:
+def _with_m(experiment: Experiment, wanted: str | None) -> list[TableRow]:
     """The rows of the experiment, or those with one of these numbers of base classes."""
     rows = experiment.rows()
     if wanted is None:
@@ -133,7 +133,9 @@ def _print_list(screen: output.PlainConsole) -> None:
     screen.print(table)
 
 
-def work(experiment: Experiment, rows: list[Row], store: ResultStore, jobs: int) -> list[Outcome]:
+def work(
+    experiment: Experiment, rows: list[TableRow], store: ResultStore, jobs: int
+) -> list[TrialOutcome]:
     """Run what has no result yet and show how far it is; the failures."""
     from lightning_modules.experiments import plan, runner
 
@@ -141,7 +143,7 @@ def work(experiment: Experiment, rows: list[Row], store: ResultStore, jobs: int)
     labels = {row.trial.key: f"{row.dataset}, {row.label}, m={row.trial.m}" for row in rows}
     with _shown(experiment, rows, store, len(trials)) as advance:
 
-        def report(outcome: Outcome) -> None:
+        def report(outcome: TrialOutcome) -> None:
             text = f"{labels[outcome.trial.key]}, repeat {outcome.trial.seed}: {outcome.state}"
             advance(f"{text} ({outcome.problem})" if outcome.problem else text)
 
@@ -150,7 +152,7 @@ def work(experiment: Experiment, rows: list[Row], store: ResultStore, jobs: int)
 
 @contextmanager
 def _shown(
-    experiment: Experiment, rows: list[Row], store: ResultStore, total: int
+    experiment: Experiment, rows: list[TableRow], store: ResultStore, total: int
 ) -> Iterator[Any]:
     """Rows done, time left and the table so far; a line a row where nobody watches."""
     console = output.PlainConsole(stderr=True)
@@ -183,10 +185,10 @@ def _shown(
         yield draw
 
 
-def _so_far(experiment: Experiment, rows: list[Row], store: ResultStore) -> Table:
+def _so_far(experiment: Experiment, rows: list[TableRow], store: ResultStore) -> Table:
     """Mean accuracy of the first head and paired difference, by data set, m and shots."""
     from fsl_basesel.report.paired import points, summarise
-    from lightning_modules.experiments.tables import result_rows
+    from lightning_modules.experiments.result_tables import result_rows
 
     table = new_table()
     for heading in ("data", "m", "shots", "method", "repeats", "accuracy %", "against Random"):
@@ -212,9 +214,9 @@ def _so_far(experiment: Experiment, rows: list[Row], store: ResultStore) -> Tabl
 
 def finish(
     experiment: Experiment,
-    rows: list[Row],
+    rows: list[TableRow],
     store: ResultStore,
-    failures: list[Outcome],
+    failures: list[TrialOutcome],
     screen: output.PlainConsole,
 ) -> int:
     """Write and print what there is; the exit code."""

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+import lightning_modules
 
 if TYPE_CHECKING:
     from lightning_modules.callbacks.cold_start import ColdStartSelection
     from lightning_modules.callbacks.early_stopping import StageEarlyStopping
+    from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
     from lightning_modules.callbacks.select_base_classes import SelectBaseClasses
 
-_HOMES = {
-    "ColdStartSelection": "lightning_modules.callbacks.cold_start",
-    "SelectBaseClasses": "lightning_modules.callbacks.select_base_classes",
-    "StageEarlyStopping": "lightning_modules.callbacks.early_stopping",
-}
-"""Where each public name lives; it is imported when first asked for."""
-
-__all__ = ["ColdStartSelection", "SelectBaseClasses", "StageEarlyStopping"]
+__all__ = ["ColdStartSelection", "NovelEvaluation", "SelectBaseClasses", "StageEarlyStopping"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(lightning_modules, name)

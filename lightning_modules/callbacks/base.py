@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
@@ -27,18 +26,18 @@ from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.record import save_classes, save_pictures
+from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector, selector_of
 from fsl_basesel.similarity import ClassCentroids
-from lightning_modules.callbacks import compatibility, report
+from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
-from lightning_modules.callbacks.schedule import Place, Schedule, next_stage_is_due
-from lightning_modules.callbacks.selecting import centroids_of
-from lightning_modules.centroids import feature_function
-from lightning_modules.datamodule import BaseClassDataModule
-from lightning_modules.loader import batch_count, step_seed
-from lightning_modules.resume import AtomicCheckpointIO, settled
-from lightning_modules.sameness import require_same
+from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
+from lightning_modules.data import BaseClassDataModule, batch_count, step_seed
+from lightning_modules.features import centroids_of, feature_function
+from lightning_modules.resume import AtomicCheckpointIO, require_same, settled
+
+Result = TypeVar("Result")
 
 
 class SelectionCallback(pl.Callback):
@@ -46,11 +45,11 @@ class SelectionCallback(pl.Callback):
 
     Args:
         schedule: base classes and epochs of each stage.
-        start: classes of the pool, by name, that are base classes from the beginning.
-        general: General Selection even if the data module has a novel task.
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
-        selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        selected: classes of the pool, by name, that are base classes from the beginning.
+        general: select as if the novel classes were not known, even if the data module has them.
         cost: difficulty of obtaining each candidate, in the order of the pool.
         mu: weight of `cost`.
         certify: attach a proven upper bound to every selection.
@@ -64,40 +63,40 @@ class SelectionCallback(pl.Callback):
     def __init__(
         self,
         schedule: Schedule,
+        k: int = 3,
+        lam: float = 0.0,
+        method: str | Selector = "auto",
         *,
-        start: Sequence[str],
-        general: bool,
-        k: int,
-        lam: float,
-        selector: str | Selector,
-        cost: Sequence[float] | None,
-        mu: float,
-        certify: bool,
-        features: str,
-        seed: int,
-        dirpath: str | Path | None,
-        verbose: bool,
+        selected: Sequence[str] = (),
+        general: bool = False,
+        cost: Sequence[float] | None = None,
+        mu: float = 0.0,
+        certify: bool = True,
+        features: str = "features",
+        seed: int = 0,
+        dirpath: str | Path | None = None,
+        verbose: bool = True,
     ) -> None:
         self.schedule = schedule
-        self.start = tuple(start)
+        self.selected = tuple(selected)
         self.general = general
         self.k = checks.integer(k, "k", 1, None, "")
         self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
-        self.selector = selector_of(selector)
+        self.method = selector_of(method)
         self.cost = None if cost is None else [float(value) for value in cost]
         self.certify, self.features = certify, features
         self.seed = checks.integer(seed, "seed", 0, None, "")
         self.dirpath = None if dirpath is None else Path(dirpath)
         self.verbose = verbose
-        self.place: Place | None = None
+        self.stage_state: StageState | None = None
         """Where in the schedule the run is; None before the first choice."""
-        self.records: list[report.Record] = []
+        self.records: list[stage_report.Record] = []
         """One for each stage so far."""
         self.data: BaseClassDataModule | None = None
         """The data module of the run."""
         self._stage_begins = False
         self._before: dict[str, Any] = {}
-        self._centroids: tuple[np.ndarray, np.ndarray | None] | None = None
+        self._centroids: tuple[ClassCentroids, ClassCentroids | None] | None = None
 
     @abstractmethod
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
@@ -107,18 +106,25 @@ class SelectionCallback(pl.Callback):
         """Which `m` classes to add, as the features of `module` see it."""
         assert self.data is not None
         novel = None if self.general else self.data.novel
-        centroids = centroids_of(self.data, novel, module, self.features, trainer)
-        self._centroids = centroids
+        candidates, target = centroids_of(self.data, novel, module, self.features, trainer)
+        self._centroids = candidates, target
         return SelectionProblem.from_centroids(
-            *centroids,
+            candidates.values,
+            None if target is None else target.values,
             m,
             self.k,
             self.lam,
             self.data.class_numbers,
             self.cost,
             self.mu,
-            names=self.data.pool.names,
-            novel_names=None if novel is None else novel.names,
+            names=candidates.names,
+            novel_names=None if target is None else target.names,
+        )
+
+    def select(self, trainer: pl.Trainer, problem: SelectionProblem) -> Selection:
+        """Select in process 0 and tell the others."""
+        return in_first_process(
+            trainer, lambda: select(problem, self.method, self.seed, self.certify)
         )
 
     def needs_features(self) -> bool:
@@ -128,7 +134,7 @@ class SelectionCallback(pl.Callback):
     def begin_stage(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Prepare the model for a stage other than the first; its loader is in place."""
 
-    def epochs_planned(self, place: Place) -> int | None:
+    def epochs_planned(self, state: StageState) -> int | None:
         """How many epochs the run has in all, if the schedule says so."""
         return None
 
@@ -138,12 +144,12 @@ class SelectionCallback(pl.Callback):
             "callback": type(self).__name__,
             "schedule": list(self.schedule.sizes),
             "epochs_per_stage": list(self.schedule.epochs),
-            "start": list(self.start),
+            "start": list(self.selected),
             "general": self.general,
             "k": self.k,
             "lam": self.lam,
             "mu": self.mu,
-            "selector": repr(self.selector),
+            "selector": repr(self.method),
             "seed": self.seed,
         }
 
@@ -154,13 +160,13 @@ class SelectionCallback(pl.Callback):
         name = type(self).__name__
         data = compatibility.require_data_module(trainer, name)
         compatibility.require_alone(trainer, SelectionCallback)
-        compatibility.require_classes(self.schedule, self.start, data.pool, name)
+        compatibility.require_classes(self.schedule, self.selected, data.pool, name)
         if len(self.schedule) > 1:
             compatibility.require_stages_possible(trainer, name)
         compatibility.warn_of_empty_checkpoints(trainer)
         if self.needs_features() and not compatibility.builds_itself_later(pl_module):
             feature_function(pl_module, self.features)
-        self.data, self.place, self.records, self._stage_begins = data, None, [], False
+        self.data, self.stage_state, self.records, self._stage_begins = data, None, [], False
         data.clear_classes()
         data.capacity = self.schedule.sizes[-1]
         data.chooser = partial(self._choose_if_due, trainer, pl_module)
@@ -173,41 +179,43 @@ class SelectionCallback(pl.Callback):
         trainer.reload_dataloaders_every_n_epochs = 1  # type: ignore[attr-defined]
         if type(io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = AtomicCheckpointIO(self._require_own)
-        self._tell_epochs(trainer, pl_module, Place(0, 0))
-        compatibility.warn_of_early_end(trainer, self.schedule, self.epochs_planned(Place(0, 0)))
+        self._tell_epochs(trainer, pl_module, StageState(0, 0))
+        compatibility.warn_of_early_end(
+            trainer, self.schedule, self.epochs_planned(StageState(0, 0))
+        )
 
     def _choose_if_due(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Called before every loader: begin the first stage, or the next one if it is time."""
-        if self.place is None:
+        if self.stage_state is None:
             self._enter(trainer, pl_module, 0)
         elif self not in callbacks_of(trainer):
             return  # the tuner tries things out, in epochs that do not count
-        elif next_stage_is_due(self.schedule, self.place, trainer.current_epoch):
+        elif next_stage_is_due(self.schedule, self.stage_state, trainer.current_epoch):
             self._show_table(trainer)
-            self._enter(trainer, pl_module, self.place.stage + 1)
+            self._enter(trainer, pl_module, self.stage_state.stage + 1)
 
     def _enter(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> None:
         data = self.data
         assert data is not None
         if stage == 0:
             data.clear_classes()
-            data.add_classes(self.start)
+            data.add_classes(self.selected)
         self._centroids = None
         began = time.perf_counter()
         selection = self.choose(trainer, pl_module, stage)
         seconds = time.perf_counter() - began
-        record = report.record_of(selection, stage, self.schedule.sizes[stage], seconds)
+        record = stage_report.record_of(selection, stage, self.schedule.sizes[stage], seconds)
         folder = self._folder(trainer)
         if trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            report.save(selection, stage, folder)
+            stage_report.save(selection, stage, folder)
             self._save_for_report(stage, folder)
-            report.log(trainer, record)
+            stage_report.log(trainer, record)
         self._centroids = None
         data.add_classes(selection.indices)
-        self.place = Place(stage, trainer.current_epoch)
+        self.stage_state = StageState(stage, trainer.current_epoch)
         self.records = [*self.records[:stage], record]
         self._stage_begins = stage > 0
-        self._tell_epochs(trainer, pl_module, self.place)
+        self._tell_epochs(trainer, pl_module, self.stage_state)
         if stage == 0:
             self.activate(pl_module)
         images = max(len(data.training_images()), data.min_epoch_images)
@@ -223,11 +231,7 @@ class SelectionCallback(pl.Callback):
             return
         assert self.data is not None
         pool, novel = self.data.pool, None if self.general else self.data.novel
-        means, novel_means = self._centroids
-        candidates, target = ClassCentroids(means, pool.names, pool.groups), None
-        if novel is not None and novel_means is not None:
-            target = ClassCentroids(novel_means, novel.names, novel.groups)
-        save_classes(folder, stage + 1, candidates, target)
+        save_classes(folder, stage + 1, *self._centroids)
         save_pictures(folder, pool, novel)
 
     def activate(self, pl_module: pl.LightningModule) -> None:
@@ -238,16 +242,16 @@ class SelectionCallback(pl.Callback):
             activate(len(self.data.class_numbers))
 
     def _tell_epochs(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, place: Place
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, state: StageState
     ) -> None:
         """Tell the Trainer when the run ends and the model how long the stage is."""
-        planned = self.epochs_planned(place)
+        planned = self.epochs_planned(state)
         if planned is None:
             return
         asked = self._before["max_epochs"]
         trainer.fit_loop.max_epochs = planned if asked in (None, -1) else min(planned, asked)
         if hasattr(pl_module, "stage_epochs"):
-            setattr(pl_module, "stage_epochs", self.schedule.epochs[place.stage])  # noqa: B010
+            setattr(pl_module, "stage_epochs", self.schedule.epochs[state.stage])  # noqa: B010
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin the stage that was entered when the loader was made."""
@@ -259,8 +263,8 @@ class SelectionCallback(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Make dropout and the like a function of (seed, epoch, batch, process)."""
-        place = (trainer.current_epoch, batch_idx, trainer.global_rank)
-        seed = step_seed(self.seed, "step", *place)
+        numbers = (trainer.current_epoch, batch_idx, trainer.global_rank)
+        seed = step_seed(self.seed, "step", *numbers)
         if pl_module.device.type == "cpu":
             torch.default_generator.manual_seed(seed)  # the line below takes 0.3 ms
         else:
@@ -268,18 +272,18 @@ class SelectionCallback(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note what the epoch came to, for the table."""
-        if self.place is None:
+        if self.stage_state is None:
             return
         metrics = {
             name: float(value)
             for name, value in trainer.callback_metrics.items()
             if name.startswith(("train", "val")) and value.numel() == 1
         }
-        epochs = trainer.current_epoch - self.place.start + 1
+        epochs = trainer.current_epoch - self.stage_state.start + 1
         self.records[-1] = self.records[-1] | {"epochs": epochs, "metrics": metrics}
-        more = self.place.stage + 1 < len(self.schedule)
+        more = self.stage_state.stage + 1 < len(self.schedule)
         if trainer.fast_dev_run and more:  # type: ignore[attr-defined]
-            self.choose(trainer, pl_module, self.place.stage + 1)  # to see that it works
+            self.choose(trainer, pl_module, self.stage_state.stage + 1)  # to see that it works
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Show the table of all stages."""
@@ -287,7 +291,7 @@ class SelectionCallback(pl.Callback):
 
     def _show_table(self, trainer: pl.Trainer) -> None:
         if self.verbose and trainer.is_global_zero and self.records:
-            report.show(report.stage_table(self.records, len(self.schedule)))
+            stage_report.show(stage_report.stage_table(self.records, len(self.schedule)))
 
     def _folder(self, trainer: pl.Trainer) -> Path:
         """Where selections are written; asked in every process, since they agree on it."""
@@ -298,7 +302,7 @@ class SelectionCallback(pl.Callback):
         """Settings, place, classes and records as plain types."""
         return {
             "settings": self.settings(),
-            "place": None if self.place is None else list(self.place),
+            "place": None if self.stage_state is None else list(self.stage_state),
             "records": self.records,
             "data": {} if self.data is None else self.data.state_dict(),
         }
@@ -313,11 +317,11 @@ class SelectionCallback(pl.Callback):
         state = checkpoint["callbacks"][self.state_key]
         if type(self.data).__qualname__ not in checkpoint:
             self.data.load_state_dict(state["data"])  # Lightning found none under the class's name
-        self.place = None if state["place"] is None else Place(*state["place"])
+        self.stage_state = None if state["place"] is None else StageState(*state["place"])
         self.records = list(state["records"])
         self._stage_begins = False
-        if self.place is not None:
-            self._tell_epochs(trainer, pl_module, self.place)
+        if self.stage_state is not None:
+            self._tell_epochs(trainer, pl_module, self.stage_state)
         checkpoint["loops"] = settled(checkpoint["loops"])
 
     def _require_own(self, checkpoint: dict[str, Any]) -> None:
@@ -351,3 +355,19 @@ class SelectionCallback(pl.Callback):
             trainer.fit_loop.max_epochs = self._before["max_epochs"]
             trainer.strategy.checkpoint_io = self._before["checkpoint_io"]
             self._before = {}
+
+
+def in_first_process(trainer: pl.Trainer, work: Callable[[], Result]) -> Result:
+    """What `work` returns in process 0, in all processes; an error is one in all of them."""
+    outcome: tuple[Result | None, str | None] = (None, None)
+    if trainer.is_global_zero:
+        try:
+            outcome = (work(), None)
+        except Exception as error:
+            if trainer.world_size == 1:
+                raise
+            outcome = (None, str(error))
+    result, fault = trainer.strategy.broadcast(outcome)
+    if fault is not None:
+        raise InputError(fault)
+    return result  # type: ignore[return-value]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import RandomSelection, Selector
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
-from lightning_modules.callbacks.schedule import Place, Schedule, last_epoch
-from lightning_modules.callbacks.selecting import select_once
-from lightning_modules.loader import step_seed
+from lightning_modules.callbacks.schedule import Schedule, StageState, last_epoch
+from lightning_modules.data import step_seed
 
 
 class ColdStartSelection(SelectionCallback):
@@ -44,17 +42,11 @@ class ColdStartSelection(SelectionCallback):
         epochs_per_stage: epochs of every stage, or of each.
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
-        selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         warm_start: keep the weights from stage to stage.
-        start: classes of the pool, by name, that are in the first stage anyway.
-        general: select as if the novel classes were not known, even if the data module has them.
-        cost: difficulty of obtaining each candidate, in the order of the pool.
-        mu: weight of `cost`.
-        certify: attach a proven upper bound to every selection.
-        features: attribute of the model that turns images into features.
-        seed: seed of the first classes, of the weights of new models and of the selector.
-        dirpath: where `selection-stage-i.json` is written; None is the run's log folder.
-        verbose: print a table at the end of each stage.
+        options: those of `SelectionCallback`: `selected` (classes that are in the first stage
+            anyway), `general`, `cost`, `mu`, `certify`, `features`, `seed` (also of the first
+            classes and of the weights of new models), `dirpath`, `verbose`.
 
     Example:
         >>> callback = ColdStartSelection(schedule=(50, 100), epochs_per_stage=(10, 20), k=1)
@@ -68,34 +60,13 @@ class ColdStartSelection(SelectionCallback):
         epochs_per_stage: int | Sequence[int] = 120,
         k: int = 3,
         lam: float = 0.0,
-        selector: str | Selector = "auto",
+        method: str | Selector = "auto",
         *,
         warm_start: bool = False,
-        start: Sequence[str] = (),
-        general: bool = False,
-        cost: Sequence[float] | None = None,
-        mu: float = 0.0,
-        certify: bool = True,
-        features: str = "features",
-        seed: int = 0,
-        dirpath: str | Path | None = None,
-        verbose: bool = True,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            Schedule.of(schedule, epochs_per_stage),
-            start=start,
-            general=general,
-            k=k,
-            lam=lam,
-            selector=selector,
-            cost=cost,
-            mu=mu,
-            certify=certify,
-            features=features,
-            seed=seed,
-            dirpath=dirpath,
-            verbose=verbose,
-        )
+        stages = Schedule.of(schedule, epochs_per_stage)
+        super().__init__(stages, k, lam, method, **options)
         self.warm_start = warm_start
         self._initial: dict[str, Tensor] | None = None
 
@@ -103,9 +74,9 @@ class ColdStartSelection(SelectionCallback):
         """What a checkpoint must agree on to be resumed, as plain types."""
         return super().settings() | {"warm_start": self.warm_start}
 
-    def epochs_planned(self, place: Place) -> int:
+    def epochs_planned(self, state: StageState) -> int:
         """The run ends with the schedule."""
-        return last_epoch(self.schedule, place)
+        return last_epoch(self.schedule, state)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Check that this can work, and have the data module ask here before it makes a loader."""
@@ -118,8 +89,7 @@ class ColdStartSelection(SelectionCallback):
         m = self.schedule.sizes[stage] - len(self.data.class_numbers)
         if stage == 0:
             return RandomSelection().select(self._nothing_known(m), self.seed)
-        problem = self.problem(trainer, pl_module, m)
-        return select_once(trainer, problem, self.selector, self.seed, self.certify)
+        return self.select(trainer, self.problem(trainer, pl_module, m))
 
     def _nothing_known(self, m: int) -> SelectionProblem:
         """A problem in which all candidates are alike; nothing has been learnt yet."""
@@ -136,10 +106,10 @@ class ColdStartSelection(SelectionCallback):
 
     def end_stage(self, trainer: pl.Trainer) -> bool:
         """End the stage after this epoch; False in the last stage, which ends with the run."""
-        if self.place is None or self.place.stage + 1 >= len(self.schedule):
+        if self.stage_state is None or self.stage_state.stage + 1 >= len(self.schedule):
             return False
-        self.place = self.place._replace(over=trainer.current_epoch)
-        self._tell_epochs(trainer, trainer.lightning_module, self.place)
+        self.stage_state = self.stage_state._replace(over=trainer.current_epoch)
+        self._tell_epochs(trainer, trainer.lightning_module, self.stage_state)
         return True
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -158,9 +128,9 @@ class ColdStartSelection(SelectionCallback):
 
     def begin_stage(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A new model, unless the start is warm; a new optimizer; scores count from here."""
-        assert self.place is not None
+        assert self.stage_state is not None
         if not self.warm_start:
-            fresh = self._fresh_state(pl_module, self.place.stage)
+            fresh = self._fresh_state(pl_module, self.stage_state.stage)
             fresh = self._initial if fresh is None else fresh
             assert fresh is not None
             pl_module.load_state_dict(fresh)  # in place: optimizer, DDP and loggers know these

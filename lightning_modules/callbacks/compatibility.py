@@ -22,7 +22,7 @@ from fsl_basesel.data import ClassPool
 from fsl_basesel.errors import InputError
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
 from lightning_modules.callbacks.schedule import Schedule
-from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.data import BaseClassDataModule
 
 
 def require_data_module(trainer: pl.Trainer, callback: str) -> BaseClassDataModule:
@@ -106,7 +106,7 @@ def require_validation_possible(trainer: pl.Trainer, batches: int, stage: int) -
 
 
 def require_classes(
-    schedule: Schedule, start: Sequence[str], pool: ClassPool, callback: str
+    schedule: Schedule, selected: Sequence[str], pool: ClassPool, callback: str
 ) -> None:
     """Refuse a schedule that the pool cannot fill, and classes to start with that it has not."""
     if schedule.sizes[-1] > len(pool):
@@ -114,11 +114,11 @@ def require_classes(
             f"Expected a pool of at least {schedule.sizes[-1]} classes, which {callback} is to "
             f"reach, but got {len(pool)}; shorten the schedule or enlarge the pool."
         )
-    pool.source.positions(start)
-    if len(start) > schedule.sizes[0]:
+    pool.source.positions(selected)
+    if len(selected) > schedule.sizes[0]:
         raise InputError(
             f"Expected at most {schedule.sizes[0]} classes to start with, the size of the first "
-            f"stage, but got {len(start)}; begin the schedule with a larger stage."
+            f"stage, but got {len(selected)}; begin the schedule with a larger stage."
         )
 
 

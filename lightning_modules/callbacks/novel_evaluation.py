@@ -111,7 +111,7 @@ class NovelEvaluation(pl.Callback):
         return f"{'all' if self.ways is None else self.ways}way_{self.shots}shot"
 
     @property
-    def _place(self) -> tuple[str, Path | None]:
+    def _file(self) -> tuple[str, Path | None]:
         return self.title, self.dirpath
 
     @property
@@ -133,7 +133,7 @@ class NovelEvaluation(pl.Callback):
         self.rows, self.results, self._due = [], [], None
         others = [one for one in callbacks_of(trainer) if one is not self]
         for other in others:
-            if isinstance(other, NovelEvaluation) and other._place == self._place:
+            if isinstance(other, NovelEvaluation) and other._file == self._file:
                 raise InputError(
                     f"Expected one NovelEvaluation for {self.title} in a folder, as both write "
                     f"novel_{self.title}.csv, but got two; give one of them a `dirpath`, or put "
@@ -255,7 +255,7 @@ def _selection(trainer: pl.Trainer) -> SelectionCallback | None:
 
 def _moment(trainer: pl.Trainer) -> Moment:
     selection = _selection(trainer)
-    stage = 0 if selection is None or selection.place is None else selection.place.stage
+    stage = 0 if selection is None or selection.stage_state is None else selection.stage_state.stage
     classes = len(getattr(getattr(trainer, "datamodule", None), "classes", ()))
     return Moment(stage, trainer.current_epoch, trainer.global_step, classes)
 
@@ -270,6 +270,6 @@ def _run_ends(trainer: pl.Trainer) -> bool:
 def _stage_ends(trainer: pl.Trainer) -> bool:
     """Whether this epoch is the last of its stage, as far as the schedule knows by now."""
     selection = _selection(trainer)
-    if selection is None or selection.place is None:
+    if selection is None or selection.stage_state is None:
         return False
-    return next_stage_is_due(selection.schedule, selection.place, trainer.current_epoch + 1)
+    return next_stage_is_due(selection.schedule, selection.stage_state, trainer.current_epoch + 1)

@@ -20,9 +20,8 @@ class Schedule:
         epochs: epochs each stage lasts at most.
 
     Example:
-        >>> schedule = Schedule.of((6, 12, 25), 10)
-        >>> schedule.epochs, schedule.added(1)
-        ((10, 10, 10), 6)
+        >>> Schedule.of((6, 12, 25), 10).epochs
+        (10, 10, 10)
     """
 
     sizes: tuple[int, ...]
@@ -51,12 +50,8 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def added(self, stage: int) -> int:
-        """Classes that come in at the start of a stage."""
-        return self.sizes[stage] - (self.sizes[stage - 1] if stage else 0)
 
-
-class Place(NamedTuple):
+class StageState(NamedTuple):
     """Where in its schedule a run is.
 
     Attributes:
@@ -70,33 +65,33 @@ class Place(NamedTuple):
     over: int | None = None
 
 
-def next_stage_is_due(schedule: Schedule, place: Place, epoch: int) -> bool:
-    """Whether `epoch` belongs to the stage after `place.stage`.
+def next_stage_is_due(schedule: Schedule, state: StageState, epoch: int) -> bool:
+    """Whether `epoch` belongs to the stage after `state.stage`.
 
     Example:
         >>> schedule = Schedule.of((2, 4), (3, 1))
-        >>> [next_stage_is_due(schedule, Place(0, 0), epoch) for epoch in range(4)]
+        >>> [next_stage_is_due(schedule, StageState(0, 0), epoch) for epoch in range(4)]
         [False, False, False, True]
-        >>> next_stage_is_due(schedule, Place(0, 0, over=0), 1)
+        >>> next_stage_is_due(schedule, StageState(0, 0, over=0), 1)
         True
     """
-    if place.stage + 1 >= len(schedule):
+    if state.stage + 1 >= len(schedule):
         return False
-    ended = place.over is not None and epoch > place.over
-    return ended or epoch >= place.start + schedule.epochs[place.stage]
+    ended = state.over is not None and epoch > state.over
+    return ended or epoch >= state.start + schedule.epochs[state.stage]
 
 
-def last_epoch(schedule: Schedule, place: Place) -> int:
+def last_epoch(schedule: Schedule, state: StageState) -> int:
     """How many epochs the whole run has, if no further stage ends before its time.
 
     Example:
-        >>> last_epoch(Schedule.of((2, 4), 5), Place(1, start=3))
+        >>> last_epoch(Schedule.of((2, 4), 5), StageState(1, start=3))
         8
     """
-    ending = place.start + schedule.epochs[place.stage]
-    if place.over is not None and place.stage + 1 < len(schedule):
-        ending = min(ending, place.over + 1)
-    return ending + sum(schedule.epochs[place.stage + 1 :])
+    ending = state.start + schedule.epochs[state.stage]
+    if state.over is not None and state.stage + 1 < len(schedule):
+        ending = min(ending, state.over + 1)
+    return ending + sum(schedule.epochs[state.stage + 1 :])
 
 
 def _whole_numbers(values: Sequence[Any], name: str) -> tuple[int, ...]:

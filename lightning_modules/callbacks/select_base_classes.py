@@ -13,11 +13,10 @@ from torch import nn
 from fsl_basesel import checks
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector
-from lightning_modules.base_classifier import BaseClassifier
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.schedule import Schedule
-from lightning_modules.callbacks.selecting import select_once
-from lightning_modules.centroids import feature_function
+from lightning_modules.classifier import BaseClassifier
+from lightning_modules.features import feature_function
 
 
 class SelectBaseClasses(SelectionCallback):
@@ -31,21 +30,15 @@ class SelectBaseClasses(SelectionCallback):
         m: how many classes to choose.
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
-        selector: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         extractor: model with the features to select by, or the path of a `BaseClassifier`
             checkpoint; None is the model that is trained.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
-        general: select as if the novel classes were not known, even if the data module has them.
-        cost: difficulty of obtaining each candidate, in the order of the pool.
-        mu: weight of `cost`.
-        certify: attach a proven upper bound to the selection.
-        features: attribute of the extractor that turns images into features.
-        seed: seed of a randomised selector.
-        dirpath: where `selection-stage-1.json` is written; None is the run's log folder.
-        verbose: print a table at the end.
+        options: those of `SelectionCallback`: `general`, `cost`, `mu`, `certify`, `features` (of
+            the extractor), `seed`, `dirpath`, `verbose`.
 
     Example:
-        >>> callback = SelectBaseClasses(m=100, k=3, selector="greedy-target")
+        >>> callback = SelectBaseClasses(m=100, k=3, method="greedy-target")
         >>> callback.schedule.sizes
         (100,)
     """
@@ -55,43 +48,23 @@ class SelectBaseClasses(SelectionCallback):
         m: int = 100,
         k: int = 3,
         lam: float = 0.0,
-        selector: str | Selector = "auto",
+        method: str | Selector = "auto",
         *,
         extractor: nn.Module | str | Path | None = None,
         selected: Sequence[str] = (),
-        general: bool = False,
-        cost: Sequence[float] | None = None,
-        mu: float = 0.0,
-        certify: bool = True,
-        features: str = "features",
-        seed: int = 0,
-        dirpath: str | Path | None = None,
-        verbose: bool = True,
+        **options: Any,
     ) -> None:
         self.m = checks.integer(m, "m", 1, None, "")
-        super().__init__(
-            # Its one stage lasts as long as the Trainer says.
-            Schedule.of((len(selected) + self.m,), 1),
-            start=selected,
-            general=general,
-            k=k,
-            lam=lam,
-            selector=selector,
-            cost=cost,
-            mu=mu,
-            certify=certify,
-            features=features,
-            seed=seed,
-            dirpath=dirpath,
-            verbose=verbose,
-        )
+        # Its one stage lasts as long as the Trainer says.
+        schedule = Schedule.of((len(selected) + self.m,), 1)
+        super().__init__(schedule, k, lam, method, selected=selected, **options)
         self.extractor = extractor
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on; the epochs are the Trainer's business."""
-        kept = super().settings()
-        del kept["epochs_per_stage"]
-        return kept
+        settings = super().settings()
+        del settings["epochs_per_stage"]
+        return settings
 
     def needs_features(self) -> bool:
         """Only where the model that is trained is also the one to select by."""
@@ -107,7 +80,7 @@ class SelectBaseClasses(SelectionCallback):
         problem = self.problem(trainer, module, self.m)
         if guest:
             module.to("cpu")  # its room on the device is for training from now on
-        return select_once(trainer, problem, self.selector, self.seed, self.certify)
+        return self.select(trainer, problem)
 
     def _loaded(self, pl_module: pl.LightningModule) -> nn.Module:
         if self.extractor is None:

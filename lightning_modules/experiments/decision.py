@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from fsl_basesel.report.paired import Estimate, estimate
-from lightning_modules.experiments import tables
+from fsl_basesel.report.paired import Estimate, estimate, points
+from lightning_modules.experiments import result_tables
 
 if TYPE_CHECKING:
     from lightning_modules.experiments.plan import Experiment
@@ -60,8 +60,8 @@ def decisions(experiment: Experiment, results: Sequence[dict[str, Any]]) -> list
 
     Args:
         experiment: with `decide`.
-        results: lines of `tables.result_rows`; a seed counts if both labels have it in every data
-            set.
+        results: lines of `result_tables.result_rows`; a seed counts if both labels have it in every
+            data set.
     """
     declared = experiment.decide
     accuracy = {
@@ -123,7 +123,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 def markdown(experiment: Experiment, found: Sequence[Decision]) -> str:
     """The declared comparisons as a table, and how many seeds are still missing."""
-    head = tables.HEADS.get(experiment.decide["head"], experiment.decide["head"])
+    head = result_tables.HEADS.get(experiment.decide["head"], experiment.decide["head"])
     lines = [
         f"## Declared comparisons: {head}, {experiment.decide['shots']}-shot, points",
         "",
@@ -131,13 +131,13 @@ def markdown(experiment: Experiment, found: Sequence[Decision]) -> str:
         "|---" * (6 + len(experiment.datasets)) + "|",
     ]
     for one in found:
-        cells = [str(one.m), one.better, one.than, tables.points(one.pooled, sign=True)]
+        cells = [str(one.m), one.better, one.than, points(one.pooled, sign=True)]
         cells += [
             _shown(one.p),
             f"**{_shown(one.adjusted)}**" if one.holds else _shown(one.adjusted),
         ]
         for dataset in experiment.datasets:
-            cells.append(tables.points(one.by_dataset.get(dataset), sign=True))
+            cells.append(points(one.by_dataset.get(dataset), sign=True))
         lines.append(f"| {' | '.join(cells)} |")
     total, missing = len(experiment.all_seeds), max(one.missing for one in found)
     if missing:

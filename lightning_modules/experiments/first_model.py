@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -12,18 +13,17 @@ from fsl_basesel.data import NovelTask
 from fsl_basesel.files.writing import whole_file
 from fsl_basesel.report.record import classes_file, load_classes, save_classes
 from fsl_basesel.similarity import ClassCentroids
-from lightning_modules.base_classifier import BaseClassifier
-from lightning_modules.centroids import image_centroids
-from lightning_modules.datamodule import BaseClassDataModule
-from lightning_modules.experiments.building import data_module
+from lightning_modules.classifier import BaseClassifier
+from lightning_modules.data import BaseClassDataModule
+from lightning_modules.experiments.from_settings import data_module
 from lightning_modules.experiments.plan import FORMAT, Trial, digest
 from lightning_modules.experiments.store import ResultStore
 from lightning_modules.experiments.training import train
+from lightning_modules.features import image_centroids
 
 
-@dataclass(frozen=True)
-class ClassMeans:
-    """Centroids under the first model."""
+class FirstCentroids(NamedTuple):
+    """Centroids of the candidates and of the novel classes under the first model."""
 
     candidates: ClassCentroids
     novel: ClassCentroids
@@ -49,7 +49,7 @@ def selection_support(novel: NovelTask, shots: int) -> NovelTask:
     return NovelTask(novel.source, shots, novel.queries, novel.repeat, novel.seed)
 
 
-def first_means(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> ClassMeans:
+def first_centroids(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> FirstCentroids:
     """Centroids of the candidates of `data` and of its novel classes under the first model.
 
     The model is trained on the pre-training classes by whoever comes first; others wait for it.
@@ -64,33 +64,35 @@ def first_means(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> 
     key = digest(settings | {"format": FORMAT, "seed": seed, "shots": max(trial.shots)})
     folder = store.folder / "first-models" / key
     with store.claim(f"first-{key}", wait=True):
-        means = _kept(folder)
+        means = _load_saved(folder)
         if means is None:
             means = _computed(trial, data, seed, store)
             save_classes(folder, 1, means.candidates, means.novel)
-            means = _kept(folder)  # as all others will see it, in single precision
+            means = _load_saved(folder)  # as all others will see it, in single precision
     assert means is not None
     return means
 
 
-def _kept(folder: Path) -> ClassMeans | None:
+def _load_saved(folder: Path) -> FirstCentroids | None:
     try:
         candidates, novel = load_classes(folder / classes_file(1))
     except fb.InputError:
         return None
     assert novel is not None
-    return ClassMeans(candidates, novel)
+    return FirstCentroids(candidates, novel)
 
 
-def _computed(trial: Trial, data: BaseClassDataModule, seed: int, store: ResultStore) -> ClassMeans:
+def _computed(
+    trial: Trial, data: BaseClassDataModule, seed: int, store: ResultStore
+) -> FirstCentroids:
     module = _first_model(trial, seed, store)
-    assert data.novel is not None
-    support = selection_support(data.novel, max(trial.shots)).support_set()
+    novel = data.novel
+    assert novel is not None
+    support = selection_support(novel, max(trial.shots)).support_set()
     candidates = image_centroids(data.pool.preview_set(), len(data.pool), module)
-    novel = image_centroids(support, len(data.novel), module)
-    return ClassMeans(
+    return FirstCentroids(
         ClassCentroids(candidates, data.pool.names, data.pool.groups),
-        ClassCentroids(novel, data.novel.names, data.novel.groups),
+        ClassCentroids(image_centroids(support, len(novel), module), novel.names, novel.groups),
     )
 
 

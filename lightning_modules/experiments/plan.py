@@ -90,7 +90,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A trial at its place in a table: data set and label are for people."""
 
     dataset: str
@@ -151,7 +151,7 @@ class Experiment:
         """One seed for each repeat."""
         return (self.seeds or tuple(range(self.repeats)))[: self.repeats]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TableRow]:
         """Every trial of the experiment, repeat after repeat so that tables fill up evenly."""
         if self.kind == "study":
             return [
@@ -169,7 +169,9 @@ class Experiment:
             if m in how.get("m", [m])
         ]
 
-    def _row(self, dataset: str, change: Plain, label: str, how: Plain, m: int, seed: int) -> Row:
+    def _row(
+        self, dataset: str, change: Plain, label: str, how: Plain, m: int, seed: int
+    ) -> TableRow:
         method, setting = how["method"], how.get("setting", self.setting)
         blind = method == "random"  # it looks at nothing, so settings share its trials
         split_seed = 0 if self.share_split or self.kind == "study" else seed
@@ -202,7 +204,7 @@ class Experiment:
             per_class=self.kind == "study",
             similarity="cosine" if blind else how.get("similarity", "cosine"),
         )
-        return Row(dataset, label, trial)
+        return TableRow(dataset, label, trial)
 
 
 def digest(settings: Mapping[str, Any]) -> str:
@@ -350,7 +352,7 @@ def _lists_as_tuples(settings: Plain) -> Plain:
     }
 
 
-def each_trial(rows: Sequence[Row]) -> Iterator[Trial]:
+def each_trial(rows: Sequence[TableRow]) -> Iterator[Trial]:
     """Every trial once, in the order of the rows."""
     seen: set[str] = set()
     for row in rows:

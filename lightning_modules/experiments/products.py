@@ -10,17 +10,17 @@ import numpy as np
 from fsl_basesel.cli.suggest import sentences
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.study import Study, Suggestion
-from lightning_modules.experiments import decision, tables, worth
-from lightning_modules.experiments.building import data_module
-from lightning_modules.experiments.first_model import first_means
-from lightning_modules.experiments.plan import Experiment, Row
+from lightning_modules.experiments import decision, result_tables, worth
+from lightning_modules.experiments.first_model import first_centroids
+from lightning_modules.experiments.from_settings import data_module
+from lightning_modules.experiments.plan import Experiment, TableRow
 from lightning_modules.experiments.store import ResultStore
 
 NEEDED_SETS = 5
 
 
 def write_products(
-    experiment: Experiment, rows: Sequence[Row], store: ResultStore
+    experiment: Experiment, rows: Sequence[TableRow], store: ResultStore
 ) -> tuple[str, list[Path]]:
     """Write everything the results so far allow.
 
@@ -29,17 +29,17 @@ def write_products(
     """
     folder = store.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
-    results = tables.result_rows(experiment, rows, store)
+    results = result_tables.result_rows(experiment, rows, store)
     if experiment.kind == "study":
         text, written = _study(experiment, rows, store, folder)
     else:
-        text, written = tables.markdown(experiment, results), []
+        text, written = result_tables.markdown(experiment, results), []
         if experiment.kind == "worth":
             more, written = _worth(experiment, results, folder)
             text += f"\n{more}"
         if experiment.decide:
             text += f"\n{decision.markdown(experiment, decision.decisions(experiment, results))}"
-    write_text(folder / "results.csv", csv_text(results, tables.COLUMNS))
+    write_text(folder / "results.csv", csv_text(results, result_tables.COLUMNS))
     write_text(folder / "table.md", text.rstrip() + "\n")
     return text, [folder / "results.csv", folder / "table.md", *written]
 
@@ -49,16 +49,16 @@ def _worth(experiment: Experiment, results: list[dict], folder: Path) -> tuple[s
     head, shots = experiment.heads[0], experiment.shots[0]
     for dataset in experiment.datasets:
         mine = [row for row in results if row["domain"] == dataset]
-        rows = worth.worths(mine, head, shots)
+        rows = worth.equivalent_random_classes(mine, head, shots)
         if rows:
-            title = f"{dataset}, {tables.HEADS.get(head, head)}, {shots}-shot"
+            title = f"{dataset}, {result_tables.HEADS.get(head, head)}, {shots}-shot"
             parts += [f"## What a chosen class is worth: {title}", "", worth.markdown(rows), ""]
             written += worth.draw(mine, head, shots, title, folder / f"accuracy-{dataset}")
     return "\n".join(parts), written
 
 
 def _study(
-    experiment: Experiment, rows: Sequence[Row], store: ResultStore, folder: Path
+    experiment: Experiment, rows: Sequence[TableRow], store: ResultStore, folder: Path
 ) -> tuple[str, list[Path]]:
     """The regressions of the preliminary study for every data set, head and number of shots."""
     parts, written = [f"# {experiment.title}", ""], []
@@ -69,7 +69,7 @@ def _study(
             continue
         trial = kept[0][0].trial
         data = data_module(trial.data, trial.seed, trial.training, "candidates")
-        means = first_means(trial, data, store)
+        means = first_centroids(trial, data, store)
         problem = means.problem(trial.m, 1, 0.0)
         assert data.novel is not None
         tests = np.bincount(data.novel.test_set().labels, minlength=len(data.novel))
@@ -90,7 +90,7 @@ def _study(
                 suggestion.save(folder / f"{name}-suggestion.json")
                 written.append(folder / f"{name}-suggestion.json")
                 written += study.figures(folder / f"{name}-figures", suggestion)
-                parts += [f"## {dataset}, {tables.HEADS.get(head, head)}, {shots}-shot", ""]
+                parts += [f"## {dataset}, {result_tables.HEADS.get(head, head)}, {shots}-shot", ""]
                 parts += [f"{len(kept)} random base sets of {trial.m} classes.", ""]
                 parts += [*_profile(suggestion), "", *sentences(suggestion), ""]
     return "\n".join(parts), written

@@ -22,7 +22,7 @@ BUSY_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What became of a trial: `done`, `busy` in another process, or an error.
 
     Attributes:
@@ -40,8 +40,8 @@ def run_all(
     trials: Sequence[Trial],
     store: ResultStore,
     jobs: int = 1,
-    report: Callable[[Outcome], None] = lambda outcome: None,
-) -> list[Outcome]:
+    report: Callable[[TrialOutcome], None] = lambda outcome: None,
+) -> list[TrialOutcome]:
     """Work until every trial has a result or has failed; those that have one are not run.
 
     Args:
@@ -65,24 +65,24 @@ def run_all(
     return failures
 
 
-def attempt(trial: Trial, folder: Path) -> Outcome:
+def attempt(trial: Trial, folder: Path) -> TrialOutcome:
     """Run a trial unless it has a result by now or another process is at work on it."""
     from lightning_modules.experiments.trial import run_trial
 
     store = ResultStore(folder)
     with store.claim(trial.key) as mine:
         if not mine:
-            return Outcome(trial, "busy")
+            return TrialOutcome(trial, "busy")
         if store.load(trial) is not None:
-            return Outcome(trial, "done")
+            return TrialOutcome(trial, "done")
         try:
             store.save(trial, run_trial(trial, store))
         except Exception as error:  # the others go on, and what went wrong is told at the end
-            return Outcome(trial, "failed", f"{type(error).__name__}: {error}")
-    return Outcome(trial, "done")
+            return TrialOutcome(trial, "failed", f"{type(error).__name__}: {error}")
+    return TrialOutcome(trial, "done")
 
 
-def _in_turn(left: Sequence[Trial], store: ResultStore) -> Iterator[Outcome]:
+def _in_turn(left: Sequence[Trial], store: ResultStore) -> Iterator[TrialOutcome]:
     queue = list(left)
     while queue:
         busy = []
@@ -97,11 +97,11 @@ def _in_turn(left: Sequence[Trial], store: ResultStore) -> Iterator[Outcome]:
         queue = busy
 
 
-def _side_by_side(left: Sequence[Trial], store: ResultStore, jobs: int) -> Iterator[Outcome]:
+def _side_by_side(left: Sequence[Trial], store: ResultStore, jobs: int) -> Iterator[TrialOutcome]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _prepare, (threads,))
     try:
-        queue, running = list(left), set[Future[Outcome]]()
+        queue, running = list(left), set[Future[TrialOutcome]]()
         while queue or running:
             while queue and len(running) < jobs:
                 running.add(pool.submit(attempt, queue.pop(0), store.folder))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from lightning_modules.base_classifier import BaseClassifier
-from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.classifier import BaseClassifier
+from lightning_modules.data import BaseClassDataModule
 
 
 def min_epoch_images(training: dict[str, Any]) -> int:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import fsl_basesel as fb
 from fsl_basesel.data import NovelTask
-from lightning_modules.base_classifier import BaseClassifier
-from lightning_modules.callbacks import ColdStartSelection
-from lightning_modules.datamodule import BaseClassDataModule
-from lightning_modules.experiments.building import data_module
-from lightning_modules.experiments.first_model import ClassMeans, first_means, selection_support
-from lightning_modules.experiments.judging import judge
+from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
+from lightning_modules.classifier import BaseClassifier
+from lightning_modules.data import BaseClassDataModule, step_seed
+from lightning_modules.experiments.class_accuracies import class_accuracies
+from lightning_modules.experiments.first_model import (
+    FirstCentroids,
+    first_centroids,
+    selection_support,
+)
+from lightning_modules.experiments.from_settings import data_module
 from lightning_modules.experiments.plan import FORMAT, Trial, digest
 from lightning_modules.experiments.store import ResultStore
 from lightning_modules.experiments.training import train
-from lightning_modules.loader import step_seed
 
 SHARES = (1, 3)
 """Values of K at which every selection is compared with the proven bound."""
@@ -43,7 +48,7 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     data = data_module(trial.data, trial.seed, trial.training, "candidates")
     novel = data.novel
     assert novel is not None
-    means = first_means(trial, data, store)
+    means = first_centroids(trial, data, store)
     if trial.schedule is None:
         selection = _selection(trial, means)
         chosen = selection.indices
@@ -89,7 +94,7 @@ def _judged_once(
 
 def _judged(trial: Trial, module: BaseClassifier, novel: NovelTask) -> dict[str, Any]:
     """Accuracies on the novel classes, by head and shots."""
-    right = judge(module, novel, trial.heads, trial.shots, trial.supports)
+    right = class_accuracies(module, novel, trial.heads, trial.shots, trial.supports)
 
     def by_shots(axis: int) -> dict[str, Any]:
         return {
@@ -101,7 +106,7 @@ def _judged(trial: Trial, module: BaseClassifier, novel: NovelTask) -> dict[str,
     return judged | {"per_class": by_shots(0)} if trial.per_class else judged
 
 
-def _selection(trial: Trial, means: ClassMeans) -> fb.Selection:
+def _selection(trial: Trial, means: FirstCentroids) -> fb.Selection:
     # Methods without K are chosen by something else; the problem still tells them m.
     problem = means.problem(
         trial.m, trial.k or 1, trial.lam or 0.0, trial.setting == "general", trial.similarity
@@ -110,7 +115,7 @@ def _selection(trial: Trial, means: ClassMeans) -> fb.Selection:
     return fb.select(problem, trial.method, seed=seed, certify=trial.k is not None)
 
 
-def _shares(trial: Trial, means: ClassMeans, chosen: list[int]) -> dict[str, float]:
+def _shares(trial: Trial, means: FirstCentroids, chosen: list[int]) -> dict[str, float]:
     shares = {}
     for k in SHARES:
         problem = means.problem(trial.m, k, 0.0)
@@ -123,20 +128,51 @@ def _shares(trial: Trial, means: ClassMeans, chosen: list[int]) -> dict[str, flo
 def _cold_start(trial: Trial, data: BaseClassDataModule) -> tuple[fb.Selection, BaseClassifier]:
     """All stages in one fit; the last selection and the last network."""
     assert trial.schedule is not None
-    assert data.novel is not None
-    data.novel = selection_support(data.novel, max(trial.shots))
     with tempfile.TemporaryDirectory() as folder:
-        callback = ColdStartSelection(
-            trial.schedule,
-            trial.training["epochs"],
-            k=trial.k or 1,
-            lam=trial.lam or 0.0,
-            selector=trial.method,
-            seed=trial.seed,
-            certify=trial.k is not None,
-            dirpath=folder,
-            verbose=False,
-        )
+        callback = _selection_callback(
+            trial, data, trial.schedule, trial.k or 1, folder,
+            lam=trial.lam or 0.0, method=trial.method, certify=trial.k is not None,
+        )  # fmt: skip
         module = train(data, trial.model, trial.training, trial.seed, None, [callback])
         last = fb.Selection.load(f"{folder}/selection-stage-{len(trial.schedule)}.json")
     return last, module
+
+
+def _selection_callback(
+    trial: Trial,
+    data: BaseClassDataModule,
+    schedule: Sequence[int],
+    k: int,
+    folder: str | Path,
+    **options: Any,
+) -> ColdStartSelection:
+    """A cold start on `data`, whose novel task then has the support images it may see alone."""
+    assert data.novel is not None
+    data.novel = selection_support(data.novel, max(trial.shots))
+    settings = options | {"k": k, "seed": trial.seed, "dirpath": folder, "verbose": False}
+    return ColdStartSelection(schedule, trial.training["epochs"], **settings)
+
+
+def cold_start_run(
+    trial: Trial, schedule: Sequence[int], k: int, folder: Path, draws: int = 5
+) -> tuple[ColdStartSelection, NovelEvaluation]:
+    """Train in stages on the data of a trial; the files of the run go to `folder`.
+
+    Args:
+        trial: its data, model and training are used.
+        schedule: base classes in each stage.
+        k: K of the selections.
+        folder: made where it is not there.
+        draws: support and test sets to evaluate every stage on.
+
+    Returns:
+        The callbacks, which know what was chosen and measured.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    data = data_module(trial.data, trial.seed, trial.training, "candidates")
+    selection = _selection_callback(trial, data, schedule, k, folder)
+    evaluation = NovelEvaluation(
+        shots=trial.shots[0], episodes=draws, dirpath=folder, verbose=False
+    )
+    train(data, trial.model, trial.training, trial.seed, None, [evaluation, selection])
+    return selection, evaluation

@@ -36,11 +36,13 @@ class Worth:
     high: float
 
 
-def worths(results: Sequence[dict[str, Any]], head: str, shots: int, seed: int = 0) -> list[Worth]:
+def equivalent_random_classes(
+    results: Sequence[dict[str, Any]], head: str, shots: int, seed: int = 0
+) -> list[Worth]:
     """The worth of every method at every m, from the lines of one data set.
 
     Args:
-        results: lines of `tables.result_rows`.
+        results: lines of `result_tables.result_rows`.
         head: which head counts.
         shots: which number of shots counts.
         seed: seed of the resamples.
@@ -51,7 +53,7 @@ def worths(results: Sequence[dict[str, Any]], head: str, shots: int, seed: int =
         ...     for seed in (0, 1)
         ...     for label, m, a in (("Random", 10, 0.2), ("Random", 40, 0.4), ("auto", 10, 0.3))
         ... ]
-        >>> [round(one.random, 1) for one in worths(lines, "h", 5)]
+        >>> [round(one.random, 1) for one in equivalent_random_classes(lines, "h", 5)]
         [20.0]
     """
     found: dict[str, dict[int, dict[int, float]]] = {}
@@ -97,11 +99,11 @@ def equivalent(sizes: np.ndarray, accuracies: np.ndarray, accuracy: float) -> fl
         return 0.0
     if accuracy > rising[-1]:
         return float("inf")
-    place = int(np.searchsorted(rising, accuracy))
-    if rising[place] == accuracy:
-        return float(sizes[place])
-    share = (accuracy - rising[place - 1]) / (rising[place] - rising[place - 1])
-    logs = np.log(sizes[place - 1 : place + 1])
+    position = int(np.searchsorted(rising, accuracy))
+    if rising[position] == accuracy:
+        return float(sizes[position])
+    share = (accuracy - rising[position - 1]) / (rising[position] - rising[position - 1])
+    logs = np.log(sizes[position - 1 : position + 1])
     return float(np.exp(logs[0] + share * (logs[1] - logs[0])))
 
 

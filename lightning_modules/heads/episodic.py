@@ -23,7 +23,7 @@ class EpisodicHead(Head, pl.LightningModule):
 
     A task is an `Episode`, or what learn2learn's tasksets give: `(data, labels)` with labels 0 to
     ways - 1, of which the first `shots` inputs of every class are learnt from. Losses and
-    accuracies are logged under learn2learn's names (`train_loss`, `valid_accuracy`, ...).
+    accuracies are logged as `train_loss`, `val_accuracy` and so on.
 
     Args:
         backbone: images to features; None where the tasks hold features.
@@ -58,7 +58,7 @@ class EpisodicHead(Head, pl.LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Loss and accuracy of a task; the module is left as it was."""
-        self._evaluate("valid", batch)
+        self._evaluate("val", batch)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         """Loss and accuracy of a task; the module is left as it was."""

@@ -227,7 +227,8 @@ def run_on_two(plan: Plan) -> list[int]:
 
 
 def _arm(kill: tuple[Any, ...] | None, callbacks: list[pl.Callback], selection: Any) -> None:
-    import lightning_modules.callbacks.selecting as selecting
+    import lightning_modules.callbacks.base as base
+    import lightning_modules.features as features
     import lightning_modules.resume as resume
 
     callbacks.append(selection)
@@ -239,9 +240,9 @@ def _arm(kill: tuple[Any, ...] | None, callbacks: list[pl.Callback], selection: 
     elif where == "epoch start":
         callbacks.insert(1 if numbers[1] else 2, KillAt(where, numbers[0]))
     elif where == "centroids":
-        die_in_call(selecting, "image_centroids", numbers[0], lambda work, *a, **k: work(*a, **k))
+        die_in_call(features, "image_centroids", numbers[0], lambda work, *a, **k: work(*a, **k))
     elif where == "select":
-        die_in_call(selecting, "select", numbers[0], lambda work, *a, **k: work(*a, **k))
+        die_in_call(base, "select", numbers[0], lambda work, *a, **k: work(*a, **k))
     elif where == "checkpoint":
         die_in_call(resume.torch, "save", numbers[0], _write_half)
 

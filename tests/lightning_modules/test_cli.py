@@ -200,7 +200,7 @@ def test_optimizer_and_schedule_from_yaml_are_made_anew_in_every_stage(tmp_path:
         (["--data.domain=foo"], r"`domain` to be one of plain, transfer, fine but got 'foo'"),
         (["--data.candidats=3"], "Option 'candidats' is not accepted"),
         (["--trainer.callbacks.schedule=[6,5]"], "`schedule` to be rising numbers of classes"),
-        (["--trainer.callbacks.selector=best"], "`method` to be one of auto, paper"),
+        (["--trainer.callbacks.method=best"], "`method` to be one of auto, paper"),
         (["--trainer.epochs=3"], "trainer.epochs"),
         (["--config=nosuch.yaml"], "nosuch.yaml"),
     ],

@@ -13,7 +13,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from lightning_modules.centroids import image_centroids
+from lightning_modules.features import image_centroids
 from tests.lightning_modules.runs import (
     Plan,
     Smooth,

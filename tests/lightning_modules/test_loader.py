@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from fsl_basesel.data import ImageSet
 from fsl_basesel.errors import InputError
-from lightning_modules.loader import (
+from lightning_modules.data import (
     EpochLoader,
     batch_count,
-    batches_in_order,
     epoch_batches,
     epoch_order,
 )
@@ -56,12 +55,12 @@ def test_processes_together_see_what_one_with_larger_batches_would_see(
     assert len(seen) - len(set(seen)) < max(world, 2)
 
 
-@given(images=st.integers(1, 60), least=st.integers(0, 300), epoch=st.integers(0, 3))
+@given(images=st.integers(1, 60), min_images=st.integers(0, 300), epoch=st.integers(0, 3))
 def test_a_longer_epoch_is_passes_over_all_images_one_after_another(
-    images: int, least: int, epoch: int
+    images: int, min_images: int, epoch: int
 ) -> None:
-    order = epoch_order(images, 7, epoch, least)
-    assert len(order) == max(images, least)
+    order = epoch_order(images, 7, epoch, min_images)
+    assert len(order) == max(images, min_images)
     passes = [order[start : start + images] for start in range(0, len(order), images)]
     for one in passes[:-1]:
         assert sorted(one.tolist()) == list(range(images))
@@ -73,17 +72,19 @@ def test_a_longer_epoch_is_passes_over_all_images_one_after_another(
 
 @given(
     images=st.integers(1, 40),
-    least=st.integers(0, 200),
+    min_images=st.integers(0, 200),
     batch_size=st.integers(2, 17),
     world=st.integers(1, 3),
 )
 def test_processes_share_a_longer_epoch_out_too(
-    images: int, least: int, batch_size: int, world: int
+    images: int, min_images: int, batch_size: int, world: int
 ) -> None:
-    shares = [epoch_batches(images, batch_size, 7, 0, r, world, least) for r in range(world)]
-    assert {len(share) for share in shares} == {batch_count(max(images, least), batch_size, world)}
+    shares = [epoch_batches(images, batch_size, 7, 0, r, world, min_images) for r in range(world)]
+    assert {len(share) for share in shares} == {
+        batch_count(max(images, min_images), batch_size, world)
+    }
     seen = sum(len(batch) for share in shares for batch in share)
-    assert abs(seen - max(images, least)) < 2 * world
+    assert abs(seen - max(images, min_images)) < 2 * world
 
 
 def test_the_order_changes_with_epoch_and_seed_and_with_nothing_else() -> None:
@@ -111,7 +112,7 @@ def test_iterating_leaves_the_global_random_numbers_alone() -> None:
     [
         (20, {}),
         (20, {"num_workers": 2, "persistent_workers": True}),
-        (5, {"least": 20}),  # goes on in the second pass of four
+        (5, {"min_images": 20}),  # goes on in the second pass of four
     ],
 )
 def test_goes_on_in_mid_epoch_with_any_number_of_workers(
@@ -150,16 +151,6 @@ def test_nothing_is_fetched_before_the_first_batch_is_asked_for() -> None:
     epoch[0] = 1  # as Lightning does it
     expected = labels_of(loader)
     assert [labels.tolist() for _, labels in early] == expected
-
-
-def test_batches_in_order_do_not_depend_on_the_number_of_processes() -> None:
-    alone = [labels.tolist() for _, labels in batches_in_order(numbered(23), 4)]
-    shares = [
-        [labels.tolist() for _, labels in batches_in_order(numbered(23), 4, rank, 3)]
-        for rank in range(3)
-    ]
-    assert [shares[b % 3][b // 3] for b in range(len(alone))] == alone
-    assert [label for batch in alone for label in batch] == list(range(23))
 
 
 def test_a_batch_size_below_one_is_refused() -> None:

@@ -60,7 +60,7 @@ def test_the_same_run_is_resumed(checkpoint: Path) -> None:
         ({"epochs_per_stage": 2}, r"epochs_per_stage was \[2, 1, 2\] and is now \[2, 2, 2\]"),
         ({"seed": 1}, "it is of another one: seed was 0 and is now 1"),
         ({"k": 1, "lam": 0.5}, r"k was 2 and is now 1; lam was 0\.0 and is now 0\.5"),
-        ({"selector": "greedy-target"}, "selector was 'Auto"),
+        ({"method": "greedy-target"}, "method was 'Auto"),
         ({"warm_start": True}, "warm_start was False and is now True"),
     ],
 )

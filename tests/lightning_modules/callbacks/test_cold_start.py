@@ -16,8 +16,8 @@ from pytorch_lightning.loggers import CSVLogger
 import fsl_basesel as fb
 from fsl_basesel.data import ClassPool, glyphs
 from lightning_modules import BaseClassDataModule, BaseClassifier, ColdStartSelection
-from lightning_modules.centroids import image_centroids
-from lightning_modules.loader import step_seed
+from lightning_modules.data import step_seed
+from lightning_modules.features import image_centroids
 from tests.lightning_modules.runs import (
     EPOCHS,
     SCHEDULE,
@@ -115,7 +115,7 @@ def test_each_selection_is_that_of_the_model_of_the_stage_before(tmp_path: Path)
             ends[trainer.current_epoch] = {name: t.clone() for name, t in state.items()}
 
     data, model = tiny_data(), tiny_model()
-    trainer = tiny_trainer(tmp_path, Keep(), tiny_cold_start(selector="greedy-target"))
+    trainer = tiny_trainer(tmp_path, Keep(), tiny_cold_start(method="greedy-target"))
     trainer.fit(model, data)
     novel = data.novel
     assert novel is not None
@@ -198,7 +198,7 @@ def test_a_warm_start_keeps_the_weights(tmp_path: Path) -> None:
 
 def test_any_rising_schedule_will_do_and_classes_to_start_with(tmp_path: Path) -> None:
     data = tiny_data()
-    cold_start = tiny_cold_start(schedule=(3, 9), epochs_per_stage=1, start=["base 7", "base 2"])
+    cold_start = tiny_cold_start(schedule=(3, 9), epochs_per_stage=1, selected=["base 7", "base 2"])
     tiny_trainer(tmp_path, cold_start, limit_train_batches=1).fit(tiny_model(), data)
     assert data.classes[:2] == ("base 7", "base 2")
     assert len(data.classes) == 9

@@ -298,7 +298,7 @@ def test_a_schedule_longer_than_the_pool_is_refused(tmp_path: Path) -> None:
 
 def test_too_many_classes_to_start_with_are_refused(tmp_path: Path) -> None:
     start = ["base 1", "base 2", "base 3"]
-    trainer = tiny_trainer(tmp_path, tiny_cold_start(start=start))
+    trainer = tiny_trainer(tmp_path, tiny_cold_start(selected=start))
     with pytest.raises(InputError, match=r"at most 2 classes to start with, .* but got 3"):
         trainer.fit(tiny_model(), tiny_data())
 

@@ -121,6 +121,18 @@ def test_one_selection_is_one_stage(tmp_path: Path, every: str, epochs: list[int
     assert float(logged) == pytest.approx(novel.rows[-1]["accuracy"], abs=1e-6)
 
 
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true", "16-true", "bf16-mixed"])
+def test_every_precision_of_the_trainer_can_be_evaluated(tmp_path: Path, precision: Any):
+    novel = evaluation(every="end")
+    selection = SelectBaseClasses(m=4, k=2, verbose=False)
+    options = {"precision": precision, "max_epochs": 1, "limit_train_batches": 2}
+    trainer = tiny_trainer(tmp_path, selection, novel, **options)
+    trainer.fit(tiny_model(), tiny_data(val_per_class=0))
+    (result,) = novel.results
+    assert len(result.accuracies) == 12
+    assert 0 < result.mean <= 1
+
+
 def test_evaluating_does_not_change_the_run(tmp_path: Path):
     weights = []
     for callbacks in ([], [evaluation(every="epoch"), evaluation(shots=2, every="epoch")]):

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 import fsl_basesel as fb
 from fsl_basesel.errors import InputError
 from lightning_modules import BaseClassifier, SelectBaseClasses
-from lightning_modules.centroids import image_centroids
+from lightning_modules.features import image_centroids
 from tests.lightning_modules.runs import (
     WithDropout,
     tiny_data,

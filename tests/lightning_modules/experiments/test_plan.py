@@ -9,7 +9,7 @@ import pytest
 
 from fsl_basesel.errors import InputError
 from lightning_modules.experiments import plan
-from lightning_modules.experiments.tables import paper_numbers
+from lightning_modules.experiments.result_tables import paper_numbers
 from tests.lightning_modules.experiments.small import small_yaml
 
 

@@ -12,8 +12,8 @@ import torch
 from fsl_basesel.data import NovelTask, from_arrays
 from fsl_basesel.errors import InputError
 from fsl_basesel.study import Study, Suggestion
-from lightning_modules.experiments import plan, tables, worth
-from lightning_modules.experiments.judging import judge
+from lightning_modules.experiments import plan, result_tables, worth
+from lightning_modules.experiments.class_accuracies import class_accuracies
 from lightning_modules.experiments.products import write_products
 from lightning_modules.experiments.store import ResultStore
 from tests.lightning_modules.experiments.small import small_yaml
@@ -36,7 +36,9 @@ def result(accuracy: float, rng: np.random.Generator) -> dict:
     }
 
 
-def filled(folder: Path, **changes: object) -> tuple[plan.Experiment, list[plan.Row], ResultStore]:
+def filled(
+    folder: Path, **changes: object
+) -> tuple[plan.Experiment, list[plan.TableRow], ResultStore]:
     experiment = plan.load(small_yaml(folder, **changes))
     rows, store = experiment.rows(), ResultStore(folder / "out")
     rng = np.random.default_rng(0)
@@ -57,7 +59,7 @@ def test_the_table_pairs_by_repeat_and_shows_the_paper_beside(tmp_path: Path) ->
         noise = 0.1 * row.trial.seed
         one["accuracy"] = {"NearestCentroid": {"5": [0.4 + extra + noise], "20": [0.5 + noise]}}
         store.save(row.trial, one)
-    text = tables.markdown(experiment, tables.result_rows(experiment, rows, store))
+    text = result_tables.markdown(experiment, result_tables.result_rows(experiment, rows, store))
     plain, fine = text.split("## fine")
     assert "| m=100, 5-shot | against Random | paper |" in plain
     assert "39.39 ± 0.82" in plain
@@ -71,7 +73,7 @@ def test_results_as_csv_have_the_columns_a_report_reads(tmp_path: Path) -> None:
     with open(tmp_path / "out" / "small" / "results.csv") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == len(rows) * 2
-    assert set(tables.COLUMNS) == set(lines[0])
+    assert set(result_tables.COLUMNS) == set(lines[0])
     assert {line["label"] for line in lines} == {"Random", "Alg. 2, K=1"}
 
 
@@ -79,7 +81,7 @@ def test_a_table_of_what_is_there_so_far(tmp_path: Path) -> None:
     experiment, rows, store = filled(tmp_path)
     for path in list((tmp_path / "out" / "trials").iterdir())[1:]:
         path.unlink()
-    assert len(tables.result_rows(experiment, rows, store)) == 2
+    assert len(result_tables.result_rows(experiment, rows, store)) == 2
     text, _ = write_products(experiment, rows, store)
     assert "1 repeats" in text
 
@@ -91,7 +93,9 @@ def test_auto_is_compared_with_algorithms_of_the_same_k_only(tmp_path: Path) -> 
         "auto, K=1": {"method": "auto", "k": 1},
     }
     experiment, rows, store = filled(tmp_path, methods=methods)
-    lines = tables.certified_against_paper(tables.result_rows(experiment, rows, store))
+    lines = result_tables.certified_against_paper(
+        result_tables.result_rows(experiment, rows, store)
+    )
     assert len(lines) == 2 + 2 * 2  # a heading; two data sets, two numbers of shots
     assert all("| Alg. 2, K=1 | +0.000 | -2.00 ± 0.00 | 0 of 2 |" in line for line in lines[2:])
 
@@ -105,7 +109,9 @@ def test_same_classes_are_told_by_the_classes_and_not_by_the_accuracy(tmp_path: 
         chosen = {("a", 0): [0, 1, 2], ("b", 0): [2, 1, 0], ("a", 1): [0, 1, 2]}
         one["classes"] = chosen.get((row.label, row.trial.seed), [0, 1, 3])
         store.save(row.trial, one)
-    lines = tables.certified_against_paper(tables.result_rows(experiment, rows, store))
+    lines = result_tables.certified_against_paper(
+        result_tables.result_rows(experiment, rows, store)
+    )
     assert len(lines) > 2
     assert all("| +0.00 ± 0.00 | 1 of 2 |" in line for line in lines[2:])
 
@@ -121,7 +127,7 @@ def test_worth_of_a_class_on_a_known_curve() -> None:
             noise = 0.01 * rng.standard_normal()
             line = {"head": "h", "shots": 5, "label": label, "m": m, "seed": seed}
             lines.append(line | {"accuracy": mean + noise})
-    found = {one.label: one for one in worth.worths(lines, "h", 5)}
+    found = {one.label: one for one in worth.equivalent_random_classes(lines, "h", 5)}
     assert found["better"].random == pytest.approx(50, rel=0.05)
     assert found["better"].low < 50 < found["better"].high
     assert found["better"].high - found["better"].low < 10
@@ -129,7 +135,12 @@ def test_worth_of_a_class_on_a_known_curve() -> None:
     assert found["worse"].random == 0
     text = worth.markdown(list(found.values()))
     assert "more than tried" in text
-    assert worth.worths([line for line in lines if line["label"] != "Random"], "h", 5) == []
+    assert (
+        worth.equivalent_random_classes(
+            [line for line in lines if line["label"] != "Random"], "h", 5
+        )
+        == []
+    )
 
 
 def test_an_experiment_of_worth_draws_its_curve(tmp_path: Path) -> None:
@@ -162,7 +173,9 @@ def test_judging_equals_a_computation_by_hand() -> None:
         def features(self, images: torch.Tensor) -> torch.Tensor:
             return images.flatten(1)
 
-    found = judge(Pixels(), novel, ["NearestCentroid"], [1, 2], supports=2)["NearestCentroid"]
+    found = class_accuracies(Pixels(), novel, ["NearestCentroid"], [1, 2], supports=2)[
+        "NearestCentroid"
+    ]
     support, test = novel.support_set(), novel.test_set()
     learn = support.batch(range(12))[0].flatten(1).double().numpy().reshape(3, 4, -1)
     query = test.batch(range(15))[0].flatten(1).double().numpy()
@@ -173,6 +186,6 @@ def test_judging_equals_a_computation_by_hand() -> None:
             right = (query @ means.T).argmax(1) == test.labels
             np.testing.assert_allclose(found[shots][number], right.reshape(3, 5).mean(1))
     with pytest.raises(InputError, match="Expected 6 support images"):
-        judge(Pixels(), novel, ["NearestCentroid"], [2], supports=3)
+        class_accuracies(Pixels(), novel, ["NearestCentroid"], [2], supports=3)
     with pytest.raises(InputError, match="Expected heads of"):
-        judge(Pixels(), novel, ["Guess"], [2], supports=2)
+        class_accuracies(Pixels(), novel, ["Guess"], [2], supports=2)

@@ -16,14 +16,14 @@ import pytest
 import fsl_basesel as fb
 from fsl_basesel.errors import InputError
 from lightning_modules.experiments import plan, runner, trial
-from lightning_modules.experiments.building import build, data_module
-from lightning_modules.experiments.first_model import first_means
+from lightning_modules.experiments.first_model import first_centroids
+from lightning_modules.experiments.from_settings import build, data_module
 from lightning_modules.experiments.products import write_products
 from lightning_modules.experiments.store import ResultStore
 from tests.lightning_modules.experiments.small import small_yaml
 
 
-def loaded(folder: Path, **changes: object) -> tuple[plan.Experiment, list[plan.Row]]:
+def loaded(folder: Path, **changes: object) -> tuple[plan.Experiment, list[plan.TableRow]]:
     experiment = plan.load(small_yaml(folder, **changes))
     return experiment, experiment.rows()
 
@@ -37,7 +37,7 @@ def test_a_trial_chooses_trains_and_judges(tmp_path: Path) -> None:
     found = result["accuracy"]["NearestCentroid"]
     assert {shots: len(values) for shots, values in found.items()} == {"1": 2, "2": 2}
     data = data_module(one.data, one.seed, one.training, "candidates")
-    problem = first_means(one, data, store).problem(m=4, k=1, lam=0.0)
+    problem = first_centroids(one, data, store).problem(m=4, k=1, lam=0.0)
     selection = fb.select(problem, "greedy-target")
     assert result["classes"] == selection.indices
     assert result["value"] == selection.value

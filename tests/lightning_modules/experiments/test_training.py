@@ -10,12 +10,12 @@ import pytorch_lightning as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_modules.base_classifier import one_cycle
 from lightning_modules.callbacks import ColdStartSelection
+from lightning_modules.classifier import one_cycle
+from lightning_modules.data import epoch_batches
 from lightning_modules.experiments import plan
-from lightning_modules.experiments.building import data_module
+from lightning_modules.experiments.from_settings import data_module
 from lightning_modules.experiments.training import min_epoch_images, train
-from lightning_modules.loader import epoch_batches
 from tests.lightning_modules.experiments.small import small_yaml
 
 
@@ -25,7 +25,7 @@ def images_seen(classes: int, per_class: int, training: dict[str, Any]) -> int:
     return sum(
         len(batch)
         for epoch in range(training["epochs"])
-        for batch in epoch_batches(images, training["batch_size"], 0, epoch, least=least)
+        for batch in epoch_batches(images, training["batch_size"], 0, epoch, min_images=least)
     )
 
 

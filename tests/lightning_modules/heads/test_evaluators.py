@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode, EpisodeSampler, split_task
 from lightning_modules.heads import Head, LinearProbe, NearestCentroid, SoftmaxRegression
-from lightning_modules.heads.lbfgs import minimise
+from lightning_modules.heads.softmax_regression import minimise
 
 linear_model = pytest.importorskip("sklearn.linear_model")
 neighbors = pytest.importorskip("sklearn.neighbors")

@@ -156,7 +156,7 @@ def test_trainer_validates_and_tests_without_changing_the_module(
     head = make(kind, small_net(running=running))
     before = {name: value.clone() for name, value in head.state_dict().items()}
     expected = torch.stack([head.accuracy(split_task(*task, shots=2)) for task in tasks]).mean()
-    for run, name in (("validate", "valid"), ("test", "test")):
+    for run, name in (("validate", "val"), ("test", "test")):
         (found,) = getattr(trainer(tmp_path), run)(head, Tasks(tasks), verbose=False)
         assert found[f"{name}_accuracy"] == pytest.approx(float(expected), abs=1e-6)
     for name, value in head.state_dict().items():

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from fsl_basesel.errors import InputError
-from lightning_modules.datamodule import BaseClassDataModule
+from lightning_modules.data import BaseClassDataModule
 from lightning_modules.experiments.training import min_epoch_images
 
 

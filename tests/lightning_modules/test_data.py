@@ -88,14 +88,6 @@ def test_without_a_selection_the_expanded_classes_of_the_pool_are_used() -> None
     assert data.classes == ("base 7", "base 2")
 
 
-def test_previews_and_support_have_all_classes() -> None:
-    data = tiny_data()
-    labels = torch.cat([y for _, y in data.preview_dataloader()])
-    assert labels.tolist() == [c for c in range(12) for _ in range(4)]
-    labels = torch.cat([y for _, y in data.support_dataloader()])
-    assert labels.tolist() == [c for c in range(4) for _ in range(4)]
-
-
 def test_state_is_classes_and_place_and_comes_back() -> None:
     data = tiny_data()
     data.add_classes(["base 3", "base 0"])
@@ -140,9 +132,9 @@ def test_keeping_all_images_for_validation_is_refused() -> None:
         data.train_dataloader()
 
 
-def test_no_novel_task_has_no_support() -> None:
+def test_no_novel_task_has_nothing_to_test_on() -> None:
     with pytest.raises(InputError, match="pass `novel`"):
-        tiny_data(novel=None).support_dataloader()
+        tiny_data(novel=None).test_dataloader()
 
 
 @pytest.mark.parametrize(

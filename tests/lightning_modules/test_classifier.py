@@ -12,8 +12,10 @@ from torch import nn
 from fsl_basesel.errors import InputError
 from lightning_modules import BaseClassifier, ColdStartSelection
 from lightning_modules.backbones import build_backbone
-from lightning_modules.base_classifier import one_cycle
-from lightning_modules.masked_head import MaskedHead
+from lightning_modules.classifier import MaskedHead, one_cycle
+from lightning_modules.evaluation import evaluate_novel
+from lightning_modules.heads import NearestCentroid
+from tests.lightning_modules.noisy import noisy_task
 from tests.lightning_modules.runs import WithDropout, tiny_data, tiny_trainer
 
 
@@ -113,7 +115,7 @@ def test_one_cycle_goes_up_and_down_within_every_stage(tmp_path: Path) -> None:
 
     class Rates(pl.Callback):
         def on_train_batch_start(self, trainer: pl.Trainer, *_: object) -> None:
-            stage = trainer.callbacks[0].place.stage  # type: ignore[attr-defined]
+            stage = trainer.callbacks[0].stage_state.stage  # type: ignore[attr-defined]
             rates.append((stage, trainer.optimizers[0].param_groups[0]["lr"]))
 
     model = BaseClassifier("strided3", lr=0.2, schedule="one-cycle")
@@ -187,3 +189,24 @@ def test_errors_say_what_to_do() -> None:
         BaseClassifier("conv4")(torch.rand(1, 1, 28, 28))
     with pytest.raises(InputError, match="pass `capacity`"):
         BaseClassifier("conv4").activate(3)
+
+
+@pytest.mark.parametrize("batch_size", [7, 1000])
+def test_a_test_gives_the_accuracy_on_the_novel_task_with_its_interval(
+    tmp_path: Path, batch_size: int
+) -> None:
+    data = tiny_data(novel=noisy_task(), eval_batch_size=batch_size)
+    model = BaseClassifier("conv3", capacity=4, seed=3)
+    (logged,) = tiny_trainer(tmp_path).test(model, data, verbose=False)
+    (expected,) = evaluate_novel(model, data.novel, [NearestCentroid()], shots=4)  # type: ignore[arg-type]
+    assert len(set(expected.accuracies)) > 1
+    assert logged["test_accuracy"] == pytest.approx(expected.mean, abs=1e-6)
+    assert logged["test_accuracy_ci95"] == pytest.approx(expected.interval, abs=1e-6)
+
+
+def test_a_test_of_some_images_is_refused(tmp_path: Path) -> None:
+    data = tiny_data(eval_batch_size=5)
+    model = BaseClassifier("conv3", capacity=4)
+    with pytest.raises(InputError, match="leave `limit_test_batches` out"):
+        tiny_trainer(tmp_path, limit_test_batches=1).test(model, data, verbose=False)
+    tiny_trainer(tmp_path, fast_dev_run=True).test(model, data, verbose=False)

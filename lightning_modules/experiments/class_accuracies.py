@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from fsl_basesel.data import ImageSet, NovelTask
+from fsl_basesel.data import NovelTask
 from fsl_basesel.errors import InputError
 from lightning_modules import heads as known_heads
-from lightning_modules.evaluation import image_features
+from lightning_modules.features import image_features
 
 
-def judge(
+def class_accuracies(
     module: nn.Module,
     novel: NovelTask,
     heads: Sequence[str],
@@ -45,13 +45,7 @@ def judge(
             f"Expected {supports * width} support images of each novel class but got {novel.shots}."
         )
     support, test = novel.support_set(), novel.test_set()
-    everything = ImageSet(
-        novel.source,
-        np.concatenate([support.classes, test.classes]),
-        np.concatenate([support.items, test.items]),
-        np.concatenate([support.labels, test.labels]),
-    )
-    found = image_features(everything, module, batch_size=batch_size)
+    found = image_features(novel.all_images(), module, batch_size=batch_size)
     learn = found[: len(support)].reshape(len(novel), supports, width, -1).transpose(0, 1)
     query = found[len(support) :].expand(supports, -1, -1)
     answers = torch.from_numpy(test.labels).to(found.device)

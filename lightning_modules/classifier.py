@@ -10,15 +10,18 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+import torch.distributed
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional
 from torchmetrics.classification import MulticlassAccuracy
 
+from fsl_basesel.embedding import evaluation_mode, full_precision, summed_over_processes
 from fsl_basesel.errors import InputError
 from lightning_modules.backbones import build_backbone
-from lightning_modules.loader import step_seed
-from lightning_modules.masked_head import MaskedHead
+from lightning_modules.data import BaseClassDataModule, step_seed
+from lightning_modules.evaluation import novel_accuracy
+from lightning_modules.heads import NearestCentroid
 
 SCHEDULES = ("steps", "one-cycle")
 RISE = 0.2
@@ -35,6 +38,71 @@ def one_cycle(progress: float) -> float:
     if progress < RISE:
         return 0.04 + 0.96 * progress / RISE
     return 0.5 + 0.5 * math.cos(math.pi * min(1.0, (progress - RISE) / (1 - RISE)))
+
+
+class MaskedHead(nn.Module):
+    """Logits of the first `active` classes out of `capacity`.
+
+    Classes are added without a parameter being made or resized, so the optimizer, the gradient
+    buckets of DDP and old checkpoints stay valid. A class that is not in use gets no gradient; if
+    others have been trained when it comes into use, its weights are drawn anew, whatever weight
+    decay did to them until then.
+
+    Args:
+        features: number of features.
+        capacity: the most classes there will be.
+        seed: seed of the weights; class c has the same ones whatever the capacity.
+
+    Example:
+        >>> head = MaskedHead(features=8, capacity=10)
+        >>> head.activate(4)
+        >>> head(torch.zeros(2, 8)).shape
+        torch.Size([2, 4])
+    """
+
+    active: Tensor
+
+    def __init__(self, features: int, capacity: int, seed: int = 0) -> None:
+        super().__init__()
+        self.features, self.capacity, self.seed = features, capacity, seed
+        self.weight = nn.Parameter(torch.empty(capacity, features))
+        self.bias = nn.Parameter(torch.zeros(capacity))
+        self.register_buffer("active", torch.zeros((), dtype=torch.int64))
+        self._count = 0  # `active` as a number: reading a tensor on a GPU would wait for it
+        self._draw(0, capacity)
+
+    def activate(self, count: int) -> None:
+        """Use the first `count` classes; those that join others start with fresh weights."""
+        if not 1 <= count <= self.capacity:
+            raise InputError(
+                f"Expected from 1 to {self.capacity} active classes, the capacity of the head, but "
+                f"got {count}; build the model with a larger `capacity`."
+            )
+        if 0 < self._count < count:
+            self._draw(self._count, count)
+        self._count = count
+        self.active.fill_(count)
+
+    @torch.no_grad()
+    def _draw(self, first: int, last: int) -> None:
+        bound = 1 / math.sqrt(self.features)
+        for row in range(first, last):
+            generator = torch.Generator().manual_seed(step_seed(self.seed, "head", row))
+            values = torch.rand(self.features, generator=generator) * 2 * bound - bound
+            self.weight[row] = values.to(self.weight)
+        self.bias[first:last] = 0
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits `[B, active]` of features `[B, d]`."""
+        return functional.linear(features, self.weight[: self._count], self.bias[: self._count])
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._count = int(self.active)
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"features={self.features}, capacity={self.capacity}, active={self._count}"
 
 
 class BaseClassifier(pl.LightningModule):
@@ -93,10 +161,10 @@ class BaseClassifier(pl.LightningModule):
                 f"Expected `schedule` to be one of {', '.join(SCHEDULES)} but got {schedule!r}."
             )
         # Plain types only: a checkpoint must load with weights_only=True.
-        kept = ["stem", "in_channels", "capacity", "lr", "momentum", "weight_decay", "seed"]
-        kept += ["schedule", "schedule_epochs"]
-        kept += ["backbone"] if isinstance(backbone, str) else []
-        self.save_hyperparameters(*kept)
+        plain = ["stem", "in_channels", "capacity", "lr", "momentum", "weight_decay", "seed"]
+        plain += ["schedule", "schedule_epochs"]
+        plain += ["backbone"] if isinstance(backbone, str) else []
+        self.save_hyperparameters(*plain)
         self.hparams["milestones"] = [float(m) for m in milestones]
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.milestones, self.schedule_epochs = tuple(sorted(milestones)), schedule_epochs
@@ -172,13 +240,9 @@ class BaseClassifier(pl.LightningModule):
     @torch.no_grad()
     def _width_of(self, data: Any) -> int:
         """Run one image through a backbone that does not say how many features it has."""
-        modes = {module: module.training for module in self.backbone.modules()}
-        self.backbone.eval()
         image, _ = data.pool.preview_set([0]).batch([0])
-        width = self.features(image).shape[1]
-        for module, mode in modes.items():
-            module.training = mode
-        return width
+        with evaluation_mode(self.backbone):
+            return self.features(image).shape[1]
 
     def on_fit_start(self) -> None:
         """Use the classes there are, where no selection callback says how many."""
@@ -234,6 +298,44 @@ class BaseClassifier(pl.LightningModule):
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Loss and accuracy on images kept out of training."""
         self._step(batch, "val", self.val_accuracy)
+
+    def on_test_start(self) -> None:
+        """Judge the model of process 0; statistics of batch normalisation differ under DDP."""
+        self._tested: list[tuple[Tensor, Tensor]] = []
+        if self.trainer.world_size > 1:
+            for buffer in self.buffers():
+                torch.distributed.broadcast(buffer.data, src=0)
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Features of images of the novel task; see `BaseClassDataModule.test_dataloader`."""
+        images, positions = batch
+        self._tested.append((positions, full_precision(self.features(images))))
+
+    def on_test_epoch_end(self) -> None:
+        """Accuracy on the novel task: nearest centroid, mean and 95 % interval over ten draws."""
+        data = getattr(self.trainer, "datamodule", None)
+        if not isinstance(data, BaseClassDataModule):
+            raise InputError(
+                "Expected trainer.test(model, data) with a BaseClassDataModule but got "
+                f"{type(data).__name__}; pass one that has the novel task."
+            )
+        plan = data.novel_episodes()
+        positions = torch.cat([position for position, _ in self._tested])
+        features = torch.cat([feature for _, feature in self._tested])
+        # The last column counts: under DDP an image may come twice.
+        sums = features.new_zeros(len(plan.images), features.shape[1] + 1)
+        sums[positions, :-1], sums[positions, -1] = features, 1
+        if self.trainer.world_size > 1:
+            sums = summed_over_processes(sums, len(sums), self.device)
+        if not sums[:, -1].all() and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+            raise InputError(
+                f"Expected all {len(sums)} images of the novel task but the test ended before; "
+                "leave `limit_test_batches` out."
+            )
+        inputs = sums[:, :-1] / sums[:, -1:].clamp_min(1)
+        found = novel_accuracy(NearestCentroid(), plan, inputs, plan.episodes, self.device)
+        self.log("test_accuracy", found.mean, prog_bar=True)
+        self.log("test_accuracy_ci95", found.interval)
 
     def _step(
         self, batch: tuple[Tensor, Tensor], part: str, accuracy: MulticlassAccuracy

@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 
 from fsl_basesel.report.paired import Line, paired_difference, points, summarise
-from lightning_modules.experiments.plan import FOLDER, Experiment, Row, digest
+from lightning_modules.experiments.plan import FOLDER, Experiment, TableRow, digest
 from lightning_modules.experiments.store import ResultStore
 
 COLUMNS = (
@@ -21,7 +21,7 @@ HEADS = {"NearestCentroid": "nearest centroid", "SoftmaxRegression": "softmax re
 
 
 def result_rows(
-    experiment: Experiment, rows: Sequence[Row], store: ResultStore
+    experiment: Experiment, rows: Sequence[TableRow], store: ResultStore
 ) -> list[dict[str, Any]]:
     """A line for each finished trial, head and number of shots."""
     found = []

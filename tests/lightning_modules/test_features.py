@@ -14,7 +14,7 @@ from torch import nn
 
 from fsl_basesel.data import ImageSet
 from fsl_basesel.errors import InputError
-from lightning_modules.centroids import feature_function, image_centroids
+from lightning_modules.features import feature_function, image_centroids
 from tests.lightning_modules.runs import (
     WithDropout,
     images_of,

@@ -1,0 +1,575 @@
+"""`BaseClassDataModule`: training images of the base classes chosen so far, and its loader.
+
+A run that was killed and is resumed must see the very batches that it would have seen. Neither the
+global random state nor what was drawn before has a part in them: batch b of epoch e of a seed is
+the same in every process, with any number of workers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from fsl_basesel import checks
+from fsl_basesel.data import (
+    ClassPool,
+    ImageSet,
+    LabelsPending,
+    NovelTask,
+    counter,
+    require_disjoint,
+)
+from fsl_basesel.errors import InputError
+from lightning_modules.episodes import TaskEpisodes
+from lightning_modules.resume import require_same
+
+# Returns images too; a command line would take a `Tensor` here for a class to be built.
+Augmentation = Callable[[Tensor], Any]
+
+
+def batch_count(images: int, batch_size: int, world: int = 1) -> int:
+    """Batches in an epoch, the same for each of `world` processes.
+
+    A last batch with fewer than two images for a process is left out, since batch normalisation
+    cannot train on a single one; the order changes every epoch, so those images come next time.
+
+    Example:
+        >>> batch_count(100, 8), batch_count(97, 8), batch_count(100, 8, world=2)
+        (13, 12, 7)
+    """
+    full, rest = divmod(images, batch_size * world)
+    return full + (rest >= 2 * world or full == 0)
+
+
+def epoch_order(images: int, seed: int, epoch: int, min_images: int = 0) -> np.ndarray:
+    """Positions of the images in the order of an epoch.
+
+    If there are fewer than `min_images`, passes over all of them follow one another, each in an
+    order of its own, until there are so many; the last pass is cut short.
+
+    Example:
+        >>> epoch_order(3, seed=0, epoch=0).tolist()
+        [1, 0, 2]
+        >>> epoch_order(3, seed=0, epoch=0, min_images=8).tolist()
+        [1, 0, 2, 2, 0, 1, 2, 0]
+    """
+    passes = max(1, -(-min_images // images))
+    keys = [counter.key(seed, "epoch", epoch)]
+    keys += [counter.key(seed, "epoch", epoch, "pass", number) for number in range(1, passes)]
+    orders = [counter.shuffled(key, np.arange(images)) for key in keys]
+    return np.concatenate(orders)[: max(images, min_images)]
+
+
+def epoch_batches(
+    images: int,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    rank: int = 0,
+    world: int = 1,
+    min_images: int = 0,
+) -> list[np.ndarray]:
+    """Positions of the images in each batch of an epoch.
+
+    Batch b of the processes together is what one process with `world` times the batch size would
+    get. Where the last batch cannot be shared out evenly, images from the start of the order fill
+    it up.
+
+    Args:
+        images: how many images there are.
+        batch_size: images of a batch in one process.
+        seed: seed of all orders.
+        epoch: number of the epoch.
+        rank: number of this process.
+        world: number of processes.
+        min_images: images of an epoch at least; see `epoch_order`.
+
+    Example:
+        >>> [batch.tolist() for batch in epoch_batches(5, 2, seed=0, epoch=0)]
+        [[4, 1], [3, 0]]
+        >>> [batch.tolist() for batch in epoch_batches(5, 2, seed=0, epoch=1)]
+        [[3, 2], [0, 4]]
+    """
+    order = epoch_order(images, seed, epoch, min_images)
+    return _share_out(order, batch_count(len(order), batch_size, world), batch_size, rank, world)
+
+
+def _share_out(
+    order: np.ndarray, count: int, batch_size: int, rank: int, world: int
+) -> list[np.ndarray]:
+    """The first `count` batches of an order, for one of `world` processes."""
+    together = batch_size * world
+    batches = []
+    for start in range(0, count * together, together):
+        shared = order[start : start + together]
+        missing = -len(shared) % world
+        if missing:
+            shared = np.concatenate([shared, np.resize(order, missing)])
+        batches.append(shared[rank::world])
+    return batches
+
+
+class Batch(NamedTuple):
+    """What a worker needs to know to make a batch: which one it is and which images it has."""
+
+    epoch: int
+    number: int
+    positions: np.ndarray
+
+
+class BatchedImages(Dataset):
+    """Images fetched a batch at a time, augmented as a function of (seed, epoch, batch, process).
+
+    Args:
+        images: the images with their labels.
+        augment: random change of a batch of images `[B, ...]`; it may use torch's global random
+            numbers, which are set for it and put back afterwards.
+        seed: seed of the augmentation.
+        rank: number of this process.
+    """
+
+    def __init__(
+        self, images: ImageSet, augment: Augmentation | None = None, seed: int = 0, rank: int = 0
+    ) -> None:
+        self.images, self.augment, self.seed, self.rank = images, augment, seed, rank
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        pictures, labels = self.images.batch(batch.positions)
+        if self.augment is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(
+                    step_seed(self.seed, "augment", batch.epoch, batch.number, self.rank)
+                )
+                pictures = self.augment(pictures)
+        return pictures, labels
+
+
+def step_seed(seed: int, purpose: str, *numbers: int) -> int:
+    """A seed for torch that is a function of what it is for.
+
+    Example:
+        >>> step_seed(0, "augment", 1, 2) == step_seed(0, "augment", 1, 2)
+        True
+    """
+    return int(counter.key(seed, purpose, *numbers)) & 0x7FFFFFFFFFFFFFFF
+
+
+class _Aimed(Sampler):
+    """The batches of the epoch it was last aimed at, from some batch on."""
+
+    def __init__(self, batches: Callable[[int], list[np.ndarray]]) -> None:
+        self._batches = batches
+        self.epoch = self.first = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch, first = self.epoch, self.first
+        for number, positions in enumerate(self._batches(epoch)[first:], first):
+            yield Batch(epoch, number, positions)
+
+
+class EpochLoader:
+    """Iterates over the batches `(images, labels)` of the current epoch; has a length and a state.
+
+    Nothing is fetched before the first batch is asked for: only then is the epoch looked up, since
+    Lightning makes iterators before it knows the epoch, and more of them than it uses.
+
+    Args:
+        images: the images with their labels.
+        batch_size: images of a batch in one process.
+        epoch: tells the number of the epoch.
+        seed: seed of order and augmentation.
+        rank: number of this process.
+        world: number of processes.
+        augment: see `BatchedImages`.
+        shuffle: False gives every image once, as they come, every epoch alike.
+        min_images: images of an epoch at least, where they are shuffled; see `epoch_order`.
+        workers: options of `torch.utils.data.DataLoader` (`num_workers`, `pin_memory`, ...).
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(6, 1, 4, 4), [0, 0, 0, 1, 1, 1])
+        >>> pictures = ImageSet(source, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1])
+        >>> loader = EpochLoader(pictures, 2)
+        >>> [labels.tolist() for _, labels in loader]
+        [[1, 0], [1, 0], [0, 1]]
+        >>> loader.load_state_dict({"epoch": 0, "batches": 2})
+        >>> [labels.tolist() for _, labels in loader]
+        [[0, 1]]
+    """
+
+    def __init__(
+        self,
+        images: ImageSet,
+        batch_size: int,
+        epoch: Callable[[], int] = lambda: 0,
+        seed: int = 0,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        augment: Augmentation | None = None,
+        shuffle: bool = True,
+        min_images: int = 0,
+        **workers: Any,
+    ) -> None:
+        if batch_size < 1:
+            raise InputError(f"Expected `batch_size` to be at least 1 but got {batch_size}.")
+        self.dataset = images
+        self.batch_size = batch_size
+        self._epoch = epoch
+        self._seed, self._rank, self._world = seed, rank, world
+        self._shuffle, self._min_images = shuffle, min_images
+        self._aimed = _Aimed(self._batches)
+        self._fetching = BatchedImages(images, augment, seed, rank)
+        self._options = workers
+        self._loader = self._make_loader()
+        self._state = {"epoch": -1, "batches": 0}
+        self._resume: dict[str, int] | None = None
+
+    def _make_loader(self) -> DataLoader:
+        return DataLoader(
+            self._fetching,
+            batch_size=None,
+            sampler=self._aimed,
+            collate_fn=_unchanged,
+            # Without a generator of its own every iteration would draw from the global one.
+            generator=torch.Generator().manual_seed(step_seed(self._seed, "workers", self._rank)),
+            **self._options,
+        )
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        count, rank, world = len(self.dataset), self._rank, self._world
+        if self._shuffle:
+            shared = (rank, world, self._min_images)
+            return epoch_batches(count, self.batch_size, self._seed, epoch, *shared)
+        return _share_out(np.arange(count), len(self), self.batch_size, rank, world)
+
+    def __len__(self) -> int:
+        if self._shuffle:
+            images = max(len(self.dataset), self._min_images)
+            return batch_count(images, self.batch_size, self._world)
+        return -(-len(self.dataset) // (self.batch_size * self._world))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        epoch = self._epoch()
+        resume, self._resume = self._resume, None
+        first = resume["batches"] if resume is not None and resume["epoch"] == epoch else 0
+        self._aimed.epoch, self._aimed.first = epoch, first
+        for number, batch in enumerate(self._loader, first + 1):
+            self._state = {"epoch": epoch, "batches": number}
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """The epoch under way and how many of its batches were given out."""
+        return dict(self._state)
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Make the next iteration go on where `state` was taken, if it is of the same epoch."""
+        self._resume = {"epoch": int(state["epoch"]), "batches": int(state["batches"])}
+        self._state = dict(self._resume)
+
+    def close(self) -> None:
+        """Let go of worker processes that were to persist."""
+        self._loader = self._make_loader()
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+# Lightning's remark on a run without validation images, which is what was asked for.
+warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")
+
+
+class BaseClassDataModule(pl.LightningDataModule):
+    """Loaders over the chosen classes of a pool; classes may be added while training goes on.
+
+    The label of a class is its position in the order of choice, and that list only grows, so labels
+    never move. A selection callback (`SelectBaseClasses`, `ColdStartSelection`) fills it; without
+    one, the classes that the pool has expanded are used, or those given to `add_classes`.
+
+    The order of the images is a function of (seed, epoch). Together with the state kept in the
+    checkpoint this makes a resumed run see the batches that it would have seen anyway.
+
+    Args:
+        pool: the candidate classes.
+        novel: the task to select for; None is General Selection.
+        batch_size: images of a batch in one process.
+        seed: seed of the order of the images and of the augmentation.
+        val_per_class: images of every class kept out of training for validation.
+        min_epoch_images: training images of an epoch at least. Where the classes have fewer, an
+            epoch goes over them more than once, the last time in part, so that a model of few
+            classes is trained as long as one of more.
+        augment: random change of a batch of training images; see `BatchedImages`.
+        eval_batch_size: images of a batch where nothing is trained.
+        num_workers: processes that fetch images.
+        pin_memory: as in `torch.utils.data.DataLoader`.
+        persistent_workers: keep the workers from epoch to epoch. They are started anew when the
+            classes change.
+
+    Example:
+        >>> import torch
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(8, 1, 4, 4), [0, 0, 1, 1, 2, 2, 3, 3], list("abcd"))
+        >>> dm = BaseClassDataModule(ClassPool(source), batch_size=2)
+        >>> dm.add_classes(["c"])
+        >>> dm.add_classes(["a"])
+        >>> dm.classes, len(dm.train_dataloader())
+        (('c', 'a'), 2)
+    """
+
+    def __init__(
+        self,
+        pool: ClassPool,
+        novel: NovelTask | None = None,
+        batch_size: int = 64,
+        *,
+        seed: int = 0,
+        val_per_class: int = 0,
+        min_epoch_images: int = 0,
+        augment: Augmentation | None = None,
+        eval_batch_size: int = 128,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        persistent_workers: bool = False,
+    ) -> None:
+        super().__init__()
+        for name, value, minimum in (
+            ("batch_size", batch_size, 1),
+            ("eval_batch_size", eval_batch_size, 1),
+            ("val_per_class", val_per_class, 0),
+            ("min_epoch_images", min_epoch_images, 0),
+            ("num_workers", num_workers, 0),
+        ):
+            checks.integer(value, name, minimum, None, "")
+        if novel is not None:
+            require_disjoint(pool, novel)
+        self.pool, self.novel = pool, novel
+        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self.seed, self.val_per_class, self.augment = seed, val_per_class, augment
+        self.min_epoch_images = min_epoch_images
+        self.workers: dict[str, Any] = {
+            "num_workers": num_workers,
+            "pin_memory": pin_memory,
+            "persistent_workers": persistent_workers and num_workers > 0,
+        }
+        self.chooser: Callable[[], None] | None = None
+        """Called before a loader is made; a selection callback adds classes there."""
+        self.capacity: int | None = None
+        """The most classes there will be, where a selection callback knows it."""
+        self._chosen: list[int] = []
+        self._loaders: dict[str, tuple[tuple[Any, ...], EpochLoader]] = {}
+        self._resume: dict[str, int] | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the base classes chosen so far, in label order."""
+        return tuple(self.pool.names[c] for c in self._chosen)
+
+    @property
+    def class_numbers(self) -> tuple[int, ...]:
+        """Their numbers in the pool, in label order."""
+        return tuple(self._chosen)
+
+    def add_classes(self, classes: Iterable[Any]) -> None:
+        """Expand these classes of the pool and give them the next labels.
+
+        Args:
+            classes: numbers or names; none of them chosen before.
+
+        Raises:
+            LabelsPending: from a pool whose classes are labelled by people, while they are not.
+        """
+        new = self.pool.source.positions(classes)
+        double = [self.pool.names[c] for c in new if c in self._chosen]
+        if double:
+            raise InputError(
+                f"Expected classes that are not chosen yet but {double[0]!r} is ({len(double)} "
+                "such); leave them out."
+            )
+        self._expand(new)
+        self._chosen.extend(new)
+
+    def clear_classes(self) -> None:
+        """Forget which classes were chosen, for a new run."""
+        self._chosen.clear()
+        self._resume = None
+        self._close()
+
+    def _expand(self, classes: list[int]) -> None:
+        """Process 0 first: a pool that people label notes in a file what the others then read."""
+        trainer = self.trainer
+        if trainer is None or trainer.world_size == 1 or not classes:
+            self.pool.expand(classes)
+            return
+        pending: LabelsPending | None = None
+        if trainer.is_global_zero:
+            try:
+                self.pool.expand(classes)
+            except LabelsPending as error:
+                pending = error
+        trainer.strategy.barrier("expand")
+        if pending is not None:
+            raise pending
+        if not trainer.is_global_zero:
+            self.pool.expand(classes)
+
+    def training_images(self) -> ImageSet:
+        """The images to train on: all of the chosen classes but those kept for validation."""
+        return self._part(held_out=False)
+
+    def validation_images(self) -> ImageSet:
+        """The last `val_per_class` images of each chosen class."""
+        return self._part(held_out=True)
+
+    def _part(self, held_out: bool) -> ImageSet:
+        everything = self.pool.training_set(self._chosen)
+        sizes = np.bincount(everything.labels, minlength=len(self._chosen))
+        small = np.flatnonzero(sizes <= self.val_per_class)
+        if len(small):
+            raise InputError(
+                f"Expected more than `val_per_class` = {self.val_per_class} images in every class "
+                f"but {self.classes[small[0]]!r} has {sizes[small[0]]}; lower `val_per_class`."
+            )
+        held = everything.items >= (sizes - self.val_per_class)[everything.labels]
+        mask = held if held_out else ~held
+        return ImageSet(
+            everything.source,
+            everything.classes[mask],
+            everything.items[mask],
+            everything.labels[mask],
+        )
+
+    def train_dataloader(self) -> EpochLoader:
+        """Batches of the chosen classes; the same loader while classes and settings stay."""
+        self._choose()
+        # To overfit some batches is to see the same ones in every epoch.
+        overfit = getattr(self.trainer, "overfit_batches", 0) > 0
+        loader = self._cached_loader("train", _first_epoch if overfit else self._epoch)
+        if self._resume is not None:
+            loader.load_state_dict(self._resume)
+            self._resume = None
+        return loader
+
+    def val_dataloader(self) -> EpochLoader | list[EpochLoader]:
+        """The images kept for validation, in order; nothing where `val_per_class` is 0."""
+        if self.val_per_class == 0:
+            return []
+        self._choose()
+        return self._cached_loader("val", _first_epoch)
+
+    def test_dataloader(self) -> EpochLoader:
+        """The images of the novel task's episodes, labelled with their position among them.
+
+        `BaseClassifier.test_step` takes their features, from which it judges all episodes.
+        """
+        images = self.novel_episodes().images
+        numbered = ImageSet(images.source, images.classes, images.items, np.arange(len(images)))
+        rank, world = self._rank_and_world()
+        return EpochLoader(
+            numbered, self.eval_batch_size, rank=rank, world=world, shuffle=False, **self.workers
+        )
+
+    def novel_episodes(self) -> TaskEpisodes:
+        """The paper's protocol on the novel task: ten draws of its support and test images."""
+        if self.novel is None:
+            raise InputError(
+                "Expected a novel task to test on but this data module has none (General "
+                "Selection); pass `novel` to it."
+            )
+        return TaskEpisodes(self.novel, self.novel.shots)
+
+    def _cached_loader(self, part: str, epoch: Callable[[], int]) -> EpochLoader:
+        """The loader there is, or a new one if the classes or the settings have changed."""
+        settings = self._loader_settings(part)
+        key = (self.class_numbers, self.val_per_class, epoch, *settings.items())
+        if part not in self._loaders or self._loaders[part][0] != key:
+            self._close(part)
+            images = self.training_images() if part == "train" else self.validation_images()
+            self._loaders[part] = (key, self._make_loader(images, epoch=epoch, **settings))
+        return self._loaders[part][1]
+
+    def _loader_settings(self, part: str) -> dict[str, Any]:
+        """What a loader of this part ("train" or "val") is made with, images and epoch aside."""
+        training = part == "train"
+        rank, world = self._rank_and_world()
+        return {
+            "batch_size": self.batch_size if training else self.eval_batch_size,
+            "rank": rank,
+            "world": world,
+            "augment": self.augment if training else None,
+            "shuffle": training,
+            "min_images": self.min_epoch_images if training else 0,
+        }
+
+    def _make_loader(self, images: ImageSet, **settings: Any) -> EpochLoader:
+        return EpochLoader(images, seed=self.seed, **settings, **self.workers)
+
+    def _choose(self) -> None:
+        if self.chooser is not None:
+            self.chooser()
+        elif not self._chosen and self.pool.expanded:
+            self.add_classes(self.pool.expanded)
+        if not self._chosen:
+            raise InputError(
+                "Expected base classes to train on but none was chosen; add SelectBaseClasses or "
+                "ColdStartSelection to the Trainer's callbacks, or call `add_classes`."
+            )
+
+    def _epoch(self) -> int:
+        return 0 if self.trainer is None else self.trainer.current_epoch
+
+    def _rank_and_world(self) -> tuple[int, int]:
+        if self.trainer is None:
+            return 0, 1
+        return self.trainer.global_rank, self.trainer.world_size
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree on to be resumed with this data module."""
+        return {
+            "pool": self.pool.fingerprint,
+            "novel": "none" if self.novel is None else self.novel.fingerprint,
+            "data seed": self.seed,
+            "val_per_class": self.val_per_class,
+            "min_epoch_images": self.min_epoch_images,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The classes in label order and the place in the epoch, as plain types."""
+        train = self._loaders.get("train")
+        position = self._resume if train is None else train[1].state_dict()
+        return {"identity": self.identity(), "classes": list(self.classes), "position": position}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the classes and the place in the epoch; refuse another pool, task or seed."""
+        fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
+        if fitting:
+            require_same(state_dict["identity"], self.identity())
+        elif state_dict["identity"]["pool"] != self.pool.fingerprint:
+            return  # another pool may be evaluated with the weights of a checkpoint
+        self.clear_classes()
+        self.add_classes(state_dict["classes"])
+        self._resume = state_dict["position"] if fitting else None
+
+    def teardown(self, stage: str) -> None:
+        """Let worker processes go."""
+        self._close()
+
+    def _close(self, *parts: str) -> None:
+        for part in parts or tuple(self._loaders):
+            if part in self._loaders:
+                self._loaders.pop(part)[1].close()
+
+
+def _first_epoch() -> int:
+    return 0

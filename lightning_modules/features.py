@@ -1,0 +1,274 @@
+"""Features and class centroids of a network inside a training run, which is not disturbed.
+
+The loop over the images is `fsl_basesel.embedding.feature_batches`; device, precision, processes
+and progress bar come from the Trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import torch.distributed
+from pytorch_lightning.callbacks import RichProgressBar
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor, nn
+
+from fsl_basesel.data import ImageSet, NovelTask
+from fsl_basesel.embedding import (
+    evaluation_mode,
+    feature_batches,
+    full_precision,
+    summed_over_processes,
+)
+from fsl_basesel.errors import InputError
+from fsl_basesel.progress import listening
+from fsl_basesel.similarity import ClassCentroids
+from lightning_modules.data import BaseClassDataModule
+from lightning_modules.heads.normalisation import batch_bound_layers
+
+FeatureFunction = Callable[[Tensor], Tensor]
+
+
+def feature_function(module: nn.Module, attribute: str = "features") -> FeatureFunction:
+    """What turns images into features: a method or submodule of `module`.
+
+    Raises:
+        InputError: if there is no such attribute, or nothing that can be called.
+
+    Example:
+        >>> from lightning_modules import BaseClassifier
+        >>> feature_function(BaseClassifier("conv3"))(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 128])
+    """
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        raise InputError(
+            f"Expected {type(module).__name__} to have `{attribute}`, a method or submodule that "
+            "turns images into features, but it has none; name the attribute that does, as in "
+            'ColdStartSelection(features="encoder").'
+        )
+    return found
+
+
+def centroids_of(
+    data: BaseClassDataModule,
+    novel: NovelTask | None,
+    module: nn.Module,
+    features: str,
+    trainer: pl.Trainer | None = None,
+) -> tuple[ClassCentroids, ClassCentroids | None]:
+    """Centroids of the candidates' previews and of the novel classes' support images.
+
+    Returns:
+        `[|B|, d]`, and `[|N|, d]` or None without a novel task.
+    """
+    settings: dict[str, Any] = data.workers | {
+        "persistent_workers": False,
+        "batch_size": data.eval_batch_size,
+        "trainer": trainer,
+    }
+
+    def centroids(images: ImageSet, owner: Any, title: str) -> ClassCentroids:
+        values = image_centroids(images, len(owner), module, features, title=title, **settings)
+        return ClassCentroids(values, owner.names, owner.groups)
+
+    candidates = centroids(data.pool.preview_set(), data.pool, "Candidates")
+    if novel is None:
+        return candidates, None
+    return candidates, centroids(novel.support_set(), novel, "Novel classes")
+
+
+def image_centroids(
+    images: ImageSet,
+    classes: int,
+    module: nn.Module,
+    features: str = "features",
+    *,
+    batch_size: int = 256,
+    trainer: pl.Trainer | None = None,
+    title: str = "Centroids",
+    **workers: Any,
+) -> np.ndarray:
+    """Mean feature of each class under `module`, in eval mode and without gradients.
+
+    Which images share a batch does not depend on the number of processes and sums are float64, so
+    neither do the centroids.
+
+    Args:
+        images: images labelled 0 to `classes - 1`.
+        classes: number of classes.
+        module: the network, not wrapped for distribution.
+        features: attribute of `module` that gives the features; they are flattened.
+        batch_size: images of a batch.
+        trainer: the run it happens in, if any; its processes share the batches.
+        title: what the progress bar says.
+        workers: options of `torch.utils.data.DataLoader`.
+
+    Returns:
+        `[classes, d]` float64.
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> from lightning_modules import BaseClassifier
+        >>> source = from_arrays(torch.rand(6, 1, 28, 28), [0, 0, 0, 1, 1, 1])
+        >>> pictures = ImageSet(source, [0, 0, 1], [0, 1, 0], [0, 0, 1])
+        >>> image_centroids(pictures, 2, BaseClassifier("conv3")).shape
+        (2, 128)
+    """
+    counts = np.bincount(images.labels, minlength=classes)
+    if not counts.all():
+        raise InputError(
+            f"Expected an image of every class but class {int(np.argmin(counts > 0))} has none; "
+            "leave it out."
+        )
+    labels = torch.from_numpy(images.labels)
+    sums: Tensor | None = None
+    for positions, vectors in _batches(
+        images, module, features, batch_size, trainer, title, workers
+    ):
+        # On the CPU: some accelerators have no float64.
+        vectors = vectors.to("cpu", torch.float64)
+        if sums is None:
+            sums = torch.zeros(classes, vectors.shape[1], dtype=torch.float64)
+        sums.index_add_(0, labels[positions], vectors)
+    if trainer is not None and trainer.world_size > 1:
+        sums = summed_over_processes(sums, classes, trainer.strategy.root_device).cpu()
+    assert sums is not None
+    return (sums / torch.from_numpy(counts)[:, None]).numpy()
+
+
+def image_features(
+    images: ImageSet,
+    module: nn.Module | None,
+    features: str = "features",
+    *,
+    batch_size: int = 256,
+    trainer: pl.Trainer | None = None,
+    title: str = "Features",
+    **workers: Any,
+) -> Tensor:
+    """Features of every image under `module`, in eval mode and without gradients.
+
+    Args:
+        images: what to look at; labels do not matter.
+        module: the network; None where the images are features already.
+        features: attribute of `module` that gives the features; they are flattened.
+        batch_size: images of a batch.
+        trainer: the run it happens in, if any; its processes share the batches.
+        title: what the progress bar says.
+        workers: options of `torch.utils.data.DataLoader`.
+
+    Returns:
+        `[n, d]` on the device of the run or of the module, in single precision at least.
+    """
+    if module is None:
+        inputs = full_precision(images.batch(np.arange(len(images)))[0]).flatten(1)
+        return inputs if trainer is None else inputs.to(trainer.strategy.root_device)
+    if batch_bound_layers(module):
+        raise InputError(
+            f"Expected {type(module).__name__} to give an image the same features whatever its "
+            "batch but it has batch normalisation without running statistics, which would let "
+            "queries into one another's features; build it with track_running_stats=True, or use "
+            "MAML, which keeps them apart."
+        )
+    found: Tensor | None = None
+    for positions, vectors in _batches(
+        images, module, features, batch_size, trainer, title, workers
+    ):
+        vectors = full_precision(vectors)
+        if found is None:
+            found = vectors.new_zeros(len(images), vectors.shape[1])
+        found[torch.from_numpy(positions).to(found.device)] = vectors
+    if trainer is not None and trainer.world_size > 1:
+        # A row is zero in all processes but one.
+        found = summed_over_processes(found, len(images), trainer.strategy.root_device)
+    assert found is not None
+    return found
+
+
+def _batches(
+    images: ImageSet,
+    module: nn.Module,
+    features: str,
+    batch_size: int,
+    trainer: pl.Trainer | None,
+    title: str,
+    workers: dict[str, Any],
+) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Features a batch at a time, with the settings of the run."""
+    settings = workers | {"batch_size": batch_size, "module": module, "title": title}
+    if trainer is not None:
+        settings |= {
+            "precision": trainer.precision_plugin.forward_context,
+            "convert": trainer.precision_plugin.convert_input,
+            "rank": trainer.global_rank,
+            "world": trainer.world_size,
+        }
+    extract = feature_function(module, features)
+    device = device_of(module, trainer)
+    with evaluating(module, trainer), _shown(trainer):
+        yield from feature_batches(images, extract, device=device, **settings)
+
+
+@contextmanager
+def evaluating(module: nn.Module, trainer: pl.Trainer | None) -> Iterator[None]:
+    """Eval mode with the weights and buffers of process 0; afterwards all is as it was.
+
+    Under DDP the statistics of batch normalisation differ from process to process, and before it
+    has begun so may the weights.
+    """
+    saved: list[tuple[Tensor, Tensor]] = []
+    if trainer is not None and trainer.world_size > 1:
+        for tensor in (*module.parameters(), *module.buffers()):
+            saved.append((tensor.data, tensor.detach().clone()))
+            torch.distributed.broadcast(tensor.data, src=0)
+    try:
+        with evaluation_mode(module):
+            yield
+    finally:
+        for data, value in saved:
+            data.copy_(value)
+
+
+def device_of(module: nn.Module | None, trainer: pl.Trainer | None = None) -> torch.device:
+    """The device of the run, or else of the module."""
+    if trainer is not None:
+        return trainer.strategy.root_device
+    parameters = () if module is None else module.parameters()
+    return next((p.device for p in parameters), torch.device("cpu"))
+
+
+@contextmanager
+def _shown(trainer: pl.Trainer | None) -> Iterator[None]:
+    """A bar beside Lightning's own where that is a rich one, else a bar of its own."""
+    bar = None if trainer is None else trainer.progress_bar_callback
+    if bar is None or trainer is None or not trainer.is_global_zero:
+        yield
+        return
+    shared = bar.progress if isinstance(bar, RichProgressBar) else None
+    console = Console(stderr=True)
+    alone = Progress(console=console, transient=True, disable=not console.is_terminal)
+    shown: Progress = alone if shared is None else shared
+    tasks: dict[str, Any] = {}
+
+    def show(title: str, done: int, total: int) -> None:
+        if title not in tasks:
+            tasks[title] = shown.add_task(title, total=total)
+        shown.update(tasks[title], completed=done)
+
+    if shared is None:
+        alone.start()
+    try:
+        with listening(show):
+            yield
+    finally:
+        if shared is None:
+            alone.stop()
+        for task in tasks.values():
+            shown.remove_task(task)
