@@ -1,0 +1,63 @@
+"""Controls: sets that look at no similarity, and what they are worth."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fsl_basesel as fb
+from fsl_basesel.controls import controls, random_set, task_domain
+from fsl_basesel.errors import InputError
+from fsl_basesel.selectors.base import seeded
+
+RNG = np.random.default_rng(0)
+PROBLEM = fb.SelectionProblem(RNG.random((5, 12)), m=3, k=2, selected=[4])
+GROUPS = ["a"] * 5 + ["b"] * 7
+
+
+def test_random_sets_have_the_mean_of_all_sets_and_never_beat_the_best() -> None:
+    free = PROBLEM.unselected.tolist()
+    values = [PROBLEM.value(chosen) for chosen in itertools.combinations(free, 3)]
+    random = controls(PROBLEM, draws=3000)[0]
+    assert random.kind == "random"
+    assert random.size == 4
+    assert len(random.values) == 3000
+    assert random.mean == pytest.approx(np.mean(values), abs=0.005)
+    assert random.best == pytest.approx(max(values))
+
+
+def test_the_domain_is_drawn_first_and_filled_up_where_it_is_small() -> None:
+    inside = task_domain(GROUPS, ["a", "a"])
+    assert inside is not None
+    for seed in range(20):
+        assert set(random_set(PROBLEM.unselected, 3, seeded(seed), inside)) <= {0, 1, 2, 3}
+        more = set(random_set(PROBLEM.unselected, 6, seeded(seed), inside))
+        assert {0, 1, 2, 3} < more
+        assert len(more) == 6
+        assert 4 not in more
+    drawn = {tuple(random_set(PROBLEM.unselected, 3, seeded(seed))) for seed in range(20)}
+    assert len(drawn) == 20
+
+
+def test_the_whole_pool_is_every_candidate() -> None:
+    pool = controls(PROBLEM)[-1]
+    best = np.sort(PROBLEM.columns.T, axis=1)[:, -2:].mean()
+    assert (pool.kind, pool.size, pool.best) == ("pool", 12, pytest.approx(best))
+
+
+def test_which_controls_there_are_depends_on_what_is_known() -> None:
+    kinds = [one.kind for one in controls(PROBLEM, GROUPS, ["b"], draws=2)]
+    assert kinds == ["random", "domain", "pool"]
+    for groups, novel in ((None, ["b"]), (GROUPS, None), (GROUPS, ["c"]), (["a"] * 12, ["a"])):
+        assert [one.kind for one in controls(PROBLEM, groups, novel, 2)] == ["random", "pool"]
+
+
+def test_the_same_seed_gives_the_same_sets_and_wrong_numbers_are_refused() -> None:
+    assert controls(PROBLEM, draws=5, seed=3) == controls(PROBLEM, draws=5, seed=3)
+    assert controls(PROBLEM, draws=5, seed=3) != controls(PROBLEM, draws=5, seed=4)
+    with pytest.raises(InputError, match="`draws` to be at least 1"):
+        controls(PROBLEM, draws=0)
+    with pytest.raises(InputError, match="at most 11 classes to draw but got m = 12"):
+        random_set(PROBLEM.unselected, 12, seeded(0))
