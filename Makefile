@@ -14,7 +14,7 @@ ifneq ($(LEARN2LEARN),no)
 INSTALLED += $(VENV)/.installed-learn2learn
 endif
 
-.PHONY: help demo test lint format types pytest install clean
+.PHONY: help demo test lint format types pytest coverage docs install clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -37,6 +37,12 @@ types: install ## mypy
 pytest: install ## tests and doctests, JOBS at a time
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
+coverage: install ## tests with the share of lines they run, in all and by file
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --cov --cov-report=term
+
+docs: install ## the documentation as a site in site/, without network
+	$(BIN)/mkdocs build --strict
+
 format: install ## let ruff mend and lay out the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -44,8 +50,8 @@ format: install ## let ruff mend and lay out the code
 install: $(INSTALLED) ## make the environment, nothing else
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(not (3, 10) <= v <= (3, 13) and \
-	"Expected $(PYTHON) to be Python 3.10 to 3.13 but got %d.%d; name another one, as in: make test PYTHON=python3.12" % v)'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(not (3, 10) <= v <= (3, 14) and \
+	"Expected $(PYTHON) to be Python 3.10 to 3.14 but got %d.%d; name another one, as in: make test PYTHON=python3.12" % v)'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
@@ -63,5 +69,5 @@ $(VENV)/.installed-learn2learn: constraints.txt $(VENV)/.installed
 	@touch $@
 
 clean: ## delete the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build dist site .coverage* *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find fsl_basesel lightning_modules tests -name __pycache__ -type d -prune -exec rm -rf {} +
