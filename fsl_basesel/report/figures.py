@@ -180,13 +180,13 @@ def _together(panels: Sequence[Panel]) -> Figure:
 
 
 def new_figure(
-    width: float, height: float, rows: int = 1, columns: int = 1
+    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, list[Any]]:
     """A figure of so many CSS pixels, which no window and no other plot of the process knows of."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
 def map_panel(content: ClassMap, where: Callable[[str, bool], str | None] | None = None) -> Panel:

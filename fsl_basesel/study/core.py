@@ -12,12 +12,11 @@ import numpy as np
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.arrays import open_arrays
-from fsl_basesel.files.writing import save_npz
+from fsl_basesel.files.writing import load_npz, save_npz
 from fsl_basesel.similarity import ArrayLike, as_matrix
 from fsl_basesel.study import inputs
 from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, top_means
-from fsl_basesel.study.profile import NOWHERE, Interval, ProfileRow, default_ks, profile_rows
+from fsl_basesel.study.profile import Interval, ProfileRow, default_ks, profile_rows
 
 if TYPE_CHECKING:
     from fsl_basesel.study.suggestion import Suggestion
@@ -118,37 +117,35 @@ class Study:
         return x1[k], x2
 
     def regressions(self, k: int) -> tuple[ClassRegression, ...]:
-        """One regression for every novel class (statsmodels' OLS, intervals by Student's t)."""
-        from statsmodels.regression.linear_model import OLS
-
+        """One regression for every novel class: least squares, intervals by Student's t."""
         x1, x2 = self.regressors(k)
         sample = Sample.of(x1, x2, self.accuracy)
-        fit = Moments.of(sample).fit()
+        moments = Moments.of(sample)
+        fit = moments.fit()
         left_out = left_out_by_class(sample)
+        able, constant = np.isfinite(fit.beta1), ~np.isfinite(fit.r2)
+        # A class whose accuracy never changed has slopes of 0, not of rounding.
+        betas = [np.where(able & constant, 0.0, beta) for beta in (fit.beta1, fit.beta2)]
+        widths = [np.where(able & constant, 0.0, width) for width in moments.half_widths()]
         rows = []
         for column, name in enumerate(self.novel_names):
             seen = np.isfinite(self.accuracy[:, column])
-            y = self.accuracy[seen, column]
-            level = float(y.mean()) if len(y) else float("nan")
-            beta1, beta2, alpha = np.nan, np.nan, np.nan
-            one, two = NOWHERE, NOWHERE
-            if np.isfinite(fit.beta1[column]) and not np.isfinite(fit.r2[column]):
-                beta1, beta2, alpha, one, two = 0.0, 0.0, level, (0.0, 0.0), (0.0, 0.0)
-            elif np.isfinite(fit.beta1[column]):
-                terms = np.column_stack([np.ones(len(y)), x1[seen, column], x2[seen, column]])
-                found = OLS(y, terms).fit()
-                alpha, beta1, beta2 = found.params
-                _, one, two = ((float(low), float(high)) for low, high in found.conf_int(0.05))
+            level, one, two = (
+                float(values[seen, column].mean()) if seen.any() else float("nan")
+                for values in (self.accuracy, x1, x2)
+            )
+            beta1, beta2 = (float(beta[column]) for beta in betas)
+            near1, near2 = (float(width[column]) for width in widths)
             rows.append(
                 ClassRegression(
                     name=name,
                     sets=int(seen.sum()),
                     accuracy=level,
-                    beta1=float(beta1),
-                    beta1_interval=one,
-                    beta2=float(beta2),
-                    beta2_interval=two,
-                    alpha=float(alpha),
+                    beta1=beta1,
+                    beta1_interval=(beta1 - near1, beta1 + near1),
+                    beta2=beta2,
+                    beta2_interval=(beta2 - near2, beta2 + near2),
+                    alpha=level - beta1 * one - beta2 * two,
                     r2=float(fit.r2[column]),
                     r2_left_out=float(left_out[column]),
                 )
@@ -218,7 +215,7 @@ class Study:
         Returns:
             The files.
         """
-        from fsl_basesel.study.figures import write_figures
+        from fsl_basesel.study.plots import write_figures
 
         return write_figures(self, suggestion or self.suggest(), Path(folder))
 
@@ -245,38 +242,11 @@ class Study:
         Raises:
             InputError: If the file is no study, or a damaged one.
         """
-        file = Path(path)
-        if not file.is_file():
-            raise InputError(
-                f"Expected a study in {file} but there is no such file; check its name."
-            )
-        if file.suffix.lower() != ".npz":
-            raise InputError(
-                f"Expected an .npz file written by `Study.save` but got {file}; name another file."
-            )
-        arrays = open_arrays(file)
         fields = ("similarity", "sets", "accuracy", "names", "novel_names")
-        if "format" not in arrays.keys or str(arrays.load("format")) != FORMAT:
-            raise InputError(
-                f"Expected {file} to be a study written by `Study.save` but it holds "
-                f"{arrays.describe()}; name another file."
-            )
-        missing = [field for field in fields if field not in arrays.keys]
-        if missing:
-            raise InputError(
-                f"Expected {file} to hold {', '.join(fields)} but {missing[0]} is missing; save "
-                "the study again."
-            )
-        tests = "tests_per_class" if "tests_per_class" in arrays.keys else None
-        similarity, sets, accuracy, names, novel_names = map(arrays.load, fields)
-        return cls(
-            similarity,
-            sets,
-            accuracy,
-            [str(name) for name in names],
-            [str(name) for name in novel_names],
-            None if tests is None else arrays.load(tests),
-        )
+        arrays = load_npz(path, FORMAT, fields, what="a study written by `Study.save` (.npz)")
+        similarity, sets, accuracy, names, novel_names = (arrays[field] for field in fields)
+        tests = arrays.get("tests_per_class")
+        return cls(similarity, sets, accuracy, names.tolist(), novel_names.tolist(), tests)
 
     def _checked(self, ks: Iterable[int]) -> list[int]:
         smallest = int(self.sizes.min())

@@ -151,6 +151,18 @@ class Moments:
             r2 = np.where(self.syy > 0, explained / self.syy, np.nan)
         return Fit(beta1, beta2, r2)
 
+    def half_widths(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Half the widths of the intervals of both slopes, by Student's t."""
+        from scipy import stats
+
+        fit = self.fit()
+        left = self.count - 3  # three coefficients
+        with np.errstate(divide="ignore", invalid="ignore"):
+            residual = np.maximum(self.syy - fit.beta1 * self.s1y - fit.beta2 * self.s2y, 0.0)
+            variance = residual / left / (self.s11 * self.s22 - self.s12**2)
+            quantile = stats.t.ppf(0.5 + confidence / 2, left)
+            return quantile * np.sqrt(variance * self.s22), quantile * np.sqrt(variance * self.s11)
+
 
 def _products(sample: Sample) -> Iterator[np.ndarray]:
     x1, x2, y = sample.x1, sample.x2, sample.y

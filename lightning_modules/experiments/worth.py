@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fsl_basesel.report.figures import STYLE, new_figure, save
 from fsl_basesel.report.paired import REFERENCE, estimate
 
 RESAMPLES = 2000
@@ -110,20 +111,26 @@ def equivalent(sizes: np.ndarray, accuracies: np.ndarray, accuracy: float) -> fl
 def draw(
     results: Sequence[dict[str, Any]], head: str, shots: int, title: str, path: Path
 ) -> list[Path]:
-    """Accuracy against m, a line a method with 95 % intervals, as PNG and SVG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    """Accuracy against m, one line per method with 95 % intervals, as PNG and SVG."""
+    from matplotlib import rc_context
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(STYLE | {"font.size": 9}):
+        figure, (panel,) = new_figure(403, 259)
+        _curves(panel, [row for row in results if (row["head"], row["shots"]) == (head, shots)])
+        panel.set_ylabel(f"accuracy on novel classes, {shots}-shot (%)")
+        panel.set_title(title)
+        return save(figure, path.with_suffix(""))
+
+
+def _curves(panel: Any, rows: Sequence[dict[str, Any]]) -> None:
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    panel = figure.add_subplot()
-    mine = [row for row in results if (row["head"], row["shots"]) == (head, shots)]
     colours = ("#8a8a8a", "#0072b2", "#d55e00", "#009e73")
-    for number, label in enumerate(dict.fromkeys(row["label"] for row in mine)):
-        sizes = sorted({row["m"] for row in mine if row["label"] == label})
+    for number, label in enumerate(dict.fromkeys(row["label"] for row in rows)):
+        sizes = sorted({row["m"] for row in rows if row["label"] == label})
         estimates = [
-            estimate([r["accuracy"] for r in mine if (r["label"], r["m"]) == (label, m)])
+            estimate([r["accuracy"] for r in rows if (r["label"], r["m"]) == (label, m)])
             for m in sizes
         ]
         panel.errorbar(
@@ -134,24 +141,14 @@ def draw(
             color=colours[number % len(colours)],
             marker="o",
             markersize=4,
-            linewidth=1.5,
             capsize=2,
         )
     panel.set_xscale("log")
-    panel.set_xticks(sorted({row["m"] for row in mine}))
+    panel.set_xticks(sorted({row["m"] for row in rows}))
     panel.xaxis.set_major_formatter(ScalarFormatter())
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_xlabel("base classes m")
-    panel.set_ylabel(f"accuracy on novel classes, {shots}-shot (%)")
-    panel.set_title(title, fontsize=10, loc="left")
-    panel.grid(alpha=0.25, linewidth=0.6)
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = [path.with_suffix(ending) for ending in (".png", ".svg")]
-    for file in written:
-        figure.savefig(file, dpi=200)
-    return written
+    panel.legend()
 
 
 def markdown(rows: Sequence[Worth]) -> str:

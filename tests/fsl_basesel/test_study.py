@@ -59,6 +59,18 @@ def test_slopes_and_r2_are_those_of_lstsq(gaps: bool) -> None:
         assert row.sets == len(y)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+def test_regressions_are_those_of_statsmodels(gaps: bool) -> None:
+    linear_model = pytest.importorskip("statsmodels.regression.linear_model")
+    study = with_gaps(planted()) if gaps else planted()
+    for column, row in enumerate(study.regressions(3)):
+        design, y = dense(study, 3, column)
+        found = linear_model.OLS(y, design).fit()
+        np.testing.assert_allclose((row.alpha, row.beta1, row.beta2), found.params, rtol=1e-9)
+        ends = (row.beta1_interval, row.beta2_interval)
+        np.testing.assert_allclose(ends, found.conf_int(0.05)[1:], rtol=1e-8)
+
+
 def test_intervals_are_those_of_the_closed_form() -> None:
     from scipy.stats import t
 

@@ -112,9 +112,10 @@ def test_figures_are_drawn_where_little_can_be_said(tmp_path: Path) -> None:
     assert len(study.figures(tmp_path, study.suggest([4]))) == 6
 
 
-def test_statsmodels_is_imported_only_for_regressions() -> None:
+def test_plots_and_data_frames_are_imported_only_where_they_are_used() -> None:
     code = (
         "import sys, fsl_basesel.study, fsl_basesel.cli.suggest, fsl_basesel.cli.select\n"
-        "assert not {'statsmodels', 'pandas', 'matplotlib.pyplot'} & set(sys.modules)"
+        "import fsl_basesel.report.page, fsl_basesel.report.record\n"
+        "assert not {'statsmodels', 'pandas', 'matplotlib', 'sklearn'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

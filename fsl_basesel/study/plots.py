@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsl_basesel.report.figures import STYLE, new_figure, save
 from fsl_basesel.study.core import ClassRegression, Study
 from fsl_basesel.study.profile import Interval, ProfileRow
 from fsl_basesel.study.suggestion import Suggestion
@@ -17,23 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, RED, GREEN, GREY = "#2166ac", "#b2182b", "#1b7837", "#8c8c8c"  # told apart in grey as well
-
-STYLE: Any = {
+LOOK: Any = STYLE | {
     "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
     "legend.fontsize": 7,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "lines.linewidth": 1.2,
+    "axes.grid": False,
+    "axes.titlelocation": "center",
+    "text.parse_math": True,
     "lines.markersize": 3.5,
-    "legend.frameon": False,
-    "svg.hashsalt": "fsl-basesel",  # the same study gives the same file
 }
 
 
@@ -43,17 +36,14 @@ def write_figures(study: Study, suggestion: Suggestion, folder: Path) -> list[Pa
 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with rc_context(STYLE):
+    with rc_context(LOOK):
         figures = {
             "ratio-against-k": ratio_figure(suggestion),
             "sorted-slopes": slopes_figure(study, snapshots(suggestion)),
             "r2-against-k": r2_figure(suggestion),
         }
         for name, figure in figures.items():
-            for ending, options in ((".png", {"dpi": 300}), (".svg", {"metadata": {"Date": None}})):
-                path = folder / f"{name}{ending}"
-                figure.savefig(path, **options)
-                written.append(path)
+            written += save(figure, folder / name, dpi=300)
     return written
 
 
@@ -109,10 +99,8 @@ def r2_figure(suggestion: Suggestion) -> Figure:
 
 def slopes_figure(study: Study, ks: Sequence[int]) -> Figure:
     """Figure 2: the slopes of every novel class in rising order with 95 % intervals."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.9, 2.1 * len(ks)), layout="constrained")
-    panels = figure.subplots(len(ks), 2, sharey="col", squeeze=False)
+    figure, places = new_figure(497, 151 * len(ks), len(ks), 2, sharey="col")
+    panels = np.reshape(places, (len(ks), 2))
     for line, k in zip(panels, ks, strict=True):
         rows = study.regressions(k)
         for panel, which in zip(line, (1, 2), strict=True):
@@ -161,10 +149,8 @@ def _legend(figure: Figure, panel: Axes) -> None:
 
 
 def _single() -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.35, 2.5), layout="constrained")
-    return figure, figure.subplots()
+    figure, (panel,) = new_figure(241, 180)
+    return figure, panel
 
 
 def _line(
