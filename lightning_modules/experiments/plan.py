@@ -306,8 +306,13 @@ def _check_decide(experiment: Experiment, expect: Callable[[bool, str, object], 
         )
 
 
-def _read(path: Path) -> Plain:
-    """A YAML file on top of the one it `extends`, setting by setting."""
+def _read(path: Path, above: tuple[Path, ...] = ()) -> Plain:
+    """A YAML file on top of the one it `extends`, setting by setting.
+
+    Args:
+        path: the file.
+        above: the files that extend it.
+    """
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -316,7 +321,28 @@ def _read(path: Path) -> Plain:
     if not isinstance(settings, dict):
         raise InputError(f"Expected {path} to hold settings by name but got {settings!r}.")
     below = settings.pop("extends", None)
-    return settings if below is None else _merged(_read(path.parent / below), settings)
+    if below is None:
+        return settings
+    chain = (*above, path.resolve())
+    return _merged(_read(_extended(path, str(below), chain), chain), settings)
+
+
+def _extended(path: Path, name: str, chain: tuple[Path, ...]) -> Path:
+    """The file that `path` extends: beside it, or one of the experiments of this package."""
+    places = (path.parent / name, FOLDER / name)
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        shared = ", ".join(sorted(file.name for file in FOLDER.glob("*.yml")))
+        raise InputError(
+            f"Expected `extends` in {path} to name a file beside it or one of {shared} but there "
+            f"is no {name}; correct the name."
+        )
+    if found.resolve() in chain:
+        raise InputError(
+            f"Expected `extends` to end somewhere but {path} extends {name}, which leads back to "
+            "it; take one `extends` out."
+        )
+    return found
 
 
 def _merged(below: Plain, above: Plain) -> Plain:

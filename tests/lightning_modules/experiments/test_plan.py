@@ -89,6 +89,24 @@ def test_a_file_may_extend_another(tmp_path: Path) -> None:
     assert (arguments["candidates"], arguments["novel_classes"]) == (20, 4)
 
 
+def test_the_example_of_the_docs_is_an_experiment(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    example = page.split("```yaml\n")[1].split("```")[0]
+    path = tmp_path / "mine.yaml"
+    path.write_text(example, encoding="utf-8")
+    assert len(plan.load(str(path), repeats=2).rows()) == 6
+
+
+def test_a_file_that_is_extended_must_be_there_and_not_lead_back(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: ../nowhere.yml\n")
+    with pytest.raises(InputError, match=r"common-glyphs\.yml.* but there is no \.\./nowhere\.yml"):
+        plan.load(str(path))
+    path.write_text("extends: mine.yaml\n")
+    with pytest.raises(InputError, match="leads back to it"):
+        plan.load(str(path))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
