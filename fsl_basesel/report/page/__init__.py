@@ -1,6 +1,24 @@
 """The page: one HTML file that needs nothing else, from what a run's folder holds.
 
 `page.html` is the template, `style.css` and the `*.js` files are put into it as they are.
+
+The page can choose again under other limits. "Save" writes `limits.json`, which
+`fsl-basesel select --limits limits.json` takes: an object with
+
+    format      "fsl-basesel limits 1"
+    m           how many classes to choose
+    budget      what they may cost together
+    cost        what each class costs, by name: {"cat": 3, "dog": 1.5}
+    exclude     names of classes that cannot be had
+    include     names of classes that must be in
+    groups      the group of each class, by name: {"cat": "animal", "car": "vehicle"}
+    at_most     most classes of a group: one number for all groups, or by name of the group
+    at_least    fewest classes of a group, likewise
+    classes     names of the classes that the page chose, in order
+
+Every key but `format` may be missing: then nothing is said about it. All classes are named, not
+numbered. `classes` is the page's answer, not a limit: a rerun starts from it, so that its choice is
+never worse, and proves how good it is.
 """
 
 from __future__ import annotations
