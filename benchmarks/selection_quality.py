@@ -1,4 +1,4 @@
-"""How good is every method on real class centroids? Writes docs/selection-quality.md.
+"""How good is every method on real class centroids? Writes docs/results/selection-quality.md.
 
     python benchmarks/selection_quality.py [--data FOLDER]
 
@@ -91,7 +91,7 @@ def main() -> None:
             f"`{name}` is certified to at least 99.9 % in {certified} of {len(rows)} cases and "
             f"proven optimal in {optimal}.",
         ]
-    (here / "docs" / "selection-quality.md").write_text("\n".join(lines) + "\n")
+    (here / "docs" / "results" / "selection-quality.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 
