@@ -45,6 +45,7 @@ class ClassCentroids:
         names: C different names; by default the row numbers.
         groups: The group (family, domain) of each class, None if not known.
         images: `[C]`, how many images each centroid is the mean of, None if not known.
+        weights: `[C]`, how much each class of a task counts, None if all alike.
 
     Example:
         >>> ClassCentroids([[1.0, 0.0], [0.0, 2.0]], ["cat", "dog"]).names
@@ -55,6 +56,7 @@ class ClassCentroids:
     names: tuple[str, ...]
     groups: tuple[str, ...] | None
     images: np.ndarray | None
+    weights: np.ndarray | None
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class ClassCentroids:
         names: Sequence[str] | None = None,
         groups: Sequence[str] | None = None,
         images: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> None:
         from fsl_basesel import checks  # it imports this module
 
@@ -72,6 +75,7 @@ class ClassCentroids:
             "names": checks.class_names(names, count, "names", "class"),
             "groups": None if groups is None else tuple(str(group) for group in groups),
             "images": None if images is None else _image_counts(images, count),
+            "weights": None if weights is None else _class_weights(weights, count),
         }
         if groups is not None and len(fields["groups"]) != count:
             raise InputError(
@@ -87,6 +91,16 @@ class ClassCentroids:
     def __repr__(self) -> str:
         classes, dimensions = self.values.shape
         return f"ClassCentroids({classes} classes, {dimensions} dimensions)"
+
+
+def _class_weights(weights: ArrayLike, count: int) -> np.ndarray:
+    expected = f"Expected `weights` to be {count} finite numbers of at least 0, one for each class,"
+    array = as_array(weights, expected)
+    if array.shape != (count,) or array.dtype.kind not in "fiu":
+        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
+    if not (np.isfinite(array) & (array >= 0)).all():
+        raise InputError(f"{expected} but got {array[~(np.isfinite(array) & (array >= 0))][0]}.")
+    return array.astype(np.float64)
 
 
 def _image_counts(images: ArrayLike, count: int) -> np.ndarray:

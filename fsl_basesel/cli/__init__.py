@@ -22,6 +22,7 @@ COMMANDS = {
 }
 """Commands and what they do; each is a module of this package with `add_arguments` and `run`."""
 
+EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -122,6 +123,13 @@ def _run(argv: Sequence[str] | None) -> int:
         line = " ".join(str(error).split())
         print(f"fsl-basesel: error: {line}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except MemoryError as error:
+        from fsl_basesel.memory import free_bytes, gigabytes
+
+        line = " ".join(str(error).split()) or "it asked for more than there is"
+        free = gigabytes(free_bytes())
+        print(f"fsl-basesel: error: out of memory: {line}; {free} are free", file=sys.stderr)
+        return EXIT_FAILED
 
 
 def _show_note(show: Any) -> Any:

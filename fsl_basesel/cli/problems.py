@@ -8,18 +8,17 @@ import warnings
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.classes import read_classes
-from fsl_basesel.files.lists import read_cost, read_selected
-from fsl_basesel.files.matrices import read_similarity
+from fsl_basesel.files.classes import read_classes, read_similarity
+from fsl_basesel.files.lists import numbers, read_names, read_values
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.similarity import CENTRES, SIMILARITIES
 
 FILES = """\
 files:
   CANDIDATES and NOVEL are .npz, .npy, .pt, .safetensors, .csv or .parquet, with
-  either one row a class (centroids), or one row a sample and labels (centroids
-  are computed). Arrays are found by their usual names (features, feat, x; labels,
-  y; names, class_name, ...); FILE:KEY names another one. See docs/cli.md."""
+  one row per class (centroids), or one row per sample and labels (centroids are
+  computed). Keys are features, labels and names; FILE:KEY names other features,
+  FILE:features=KEY,labels=KEY,names=KEY any of them. See docs/cli.md."""
 
 
 def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,13 +49,13 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="classes already in the base set: a saved selection (.json) or a list of names or "
-        "positions (.txt, .csv); may be given several times",
+        help="classes already in the base set: a saved selection (.json) or a list of names "
+        "(.txt, or .csv with a column name); may be given several times",
     )
     files.add_argument(
         "--cost",
         metavar="FILE",
-        help="cost of each candidate: lines of name,cost or one number a line (.csv), or .npy",
+        help="cost of each candidate: a .csv with the columns name,cost, or an array (.npy)",
     )
     objective = parser.add_argument_group("objective")
     objective.add_argument(
@@ -108,8 +107,8 @@ def build_problem(args: argparse.Namespace) -> SelectionProblem:
     if novel is not None:
         _note_shared(candidates.names, novel.names)
     return SelectionProblem.from_centroids(
-        candidates.centroids,
-        None if novel is None else novel.centroids,
+        candidates.values,
+        None if novel is None else novel.values,
         names=candidates.names,
         novel_names=None if novel is None else novel.names,
         similarity=args.similarity or "cosine",
@@ -151,7 +150,7 @@ def _note_shared(candidates: tuple[str, ...], novel: tuple[str, ...]) -> None:
 def _settings(args: argparse.Namespace, names: tuple[str, ...]) -> dict:
     selected: list[int] = []
     for path in args.selected:
-        for index in read_selected(path, names):
+        for index in read_names(path, names):
             if index in selected:
                 raise InputError(
                     f"Expected the --selected files to name different classes but got "
@@ -159,7 +158,9 @@ def _settings(args: argparse.Namespace, names: tuple[str, ...]) -> dict:
                 )
             selected.append(index)
     k, lam = weights(args)
-    cost: np.ndarray | None = None if args.cost is None else read_cost(args.cost, names)
+    cost: np.ndarray | None = None
+    if args.cost is not None:
+        cost = numbers(read_values(args.cost, names, "cost"), names, "cost")
     return {
         "m": args.m,
         "k": k,

@@ -1,246 +1,271 @@
-"""Read class centroids, or samples with labels that are averaged to centroids, from one file."""
+"""Read class centroids, samples with labels, or a similarity matrix from one file.
+
+A file holds named arrays (.npz, .pt, .pth, .safetensors), one bare matrix (.npy, a single tensor),
+or a table whose first line names the columns (.csv, .parquet). What is read, under which keys:
+
+| what | keys | contents |
+|---|---|---|
+| features | `features`, `feat`, `centroids`, `emb` | a matrix, one row per class or per sample |
+| labels | `labels`, `label` | one class number or name per row: the rows are samples |
+| names | `names`, `name`, `class_name` | one name per class |
+| images | `images`, `image_count` | number of images behind each class |
+| groups | `groups`, `group` | one group per class |
+| weights | `weights`, `weight` | one weight per class of the task |
+
+In a table, the columns that end in a number (`f0`, `f1`, ...) are the features, or one column of
+lists is. Other keys are named after the file: `pool.npz:KEY` names the features,
+`pool.npz:features=KEY,labels=KEY` any of them.
+
+Without labels a row is a class; without names its name is the number of the row. With labels a
+class is the float64 mean of its rows. Label i means name i where there are names; else classes come
+in rising order of their numbers, or in the order in which their names first appear.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files import words
-from fsl_basesel.files.arrays import UNNAMED, Arrays, open_arrays, shape_of
-from fsl_basesel.files.columns import open_table, split_columns
-from fsl_basesel.files.naming import name_rows
-from fsl_basesel.similarity import class_centroids
+from fsl_basesel.files.array_files import ENDINGS, TABLES, UNNAMED, describe, read_arrays, shape_of
+from fsl_basesel.similarity import ClassCentroids, as_matrix, class_centroids
+
+KEYS = {
+    "features": ("features", "feat", "centroids", "emb", UNNAMED),
+    "labels": ("labels", "label"),
+    "names": ("names", "name", "class_name"),
+    "images": ("images", "image_count"),
+    "groups": ("groups", "group"),
+    "weights": ("weights", "weight"),
+}
 
 
-@dataclass(frozen=True)
-class ClassFeatures:
-    """One centroid a class.
-
-    Attributes:
-        centroids: `[C, d]`, float32 (rows of a float16 or float32 file) or float64 (all else).
-        names: C different names; the row number as text where the file has none.
-        images: How many samples stand behind each centroid `[C]`, None where the file is silent.
-    """
-
-    centroids: np.ndarray
-    names: tuple[str, ...]
-    images: np.ndarray | None = None
-
-
-def locate(text: str | Path) -> tuple[Path, str | None]:
-    """Split `file.npz:key` into file and key, and check that the file can be read by its ending.
-
-    Raises:
-        InputError: No such file, a folder, an empty file, or an ending nobody reads.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.savez(folder + "/pool.npz", weight=np.eye(2))
-        ...     locate(folder + "/pool.npz:weight")[1]
-        'weight'
-    """
-    path, key = Path(text), None
-    if not path.exists():
-        head, colon, tail = str(text).rpartition(":")
-        if colon and Path(head).suffix.lower() in words.ARRAY_ENDINGS:
-            path, key = Path(head), tail
-    check_file(path, words.ARRAY_ENDINGS + words.TABLE_ENDINGS)
-    return path, key
-
-
-def check_file(path: Path, endings: tuple[str, ...]) -> None:
-    """Refuse a path that is no file, an empty file, or one whose ending is not among `endings`.
-
-    Raises:
-        InputError: As above.
-    """
-    if not path.exists():
-        raise InputError(f"Expected a file at {path} but there is none; check the path")
-    if not path.is_file():
-        raise InputError(f"Expected {path} to be a file but got a folder; name a file in it")
-    if path.suffix.lower() not in endings:
-        raise InputError(
-            f"Expected {path} to end in one of {', '.join(endings)} but got "
-            f"'{path.suffix or 'no ending'}'; convert or rename it"
-        )
+@contextmanager
+def named_in(path: str | Path) -> Iterator[None]:
+    """Put the file before the message of an InputError of the block."""
     try:
-        with path.open("rb") as file:
-            empty = not file.read(1)
-    except OSError as error:
+        yield
+    except InputError as error:
+        raise InputError(f"In {path}: {error}") from error
+
+
+def open_file(text: str | Path) -> tuple[Path, dict[str, np.ndarray], dict[str, str]]:
+    """The path of `file`, `file:KEY` or `file:labels=KEY,...`, its arrays, and the keys it names.
+
+    Raises:
+        InputError: No such file, a broken one, or a key that is not there.
+    """
+    path, named = Path(text), {}
+    head, colon, tail = str(text).rpartition(":")
+    if not path.exists() and colon and Path(head).suffix.lower() in ENDINGS:
+        path = Path(head)
+        pairs = (part.rpartition("=") for part in tail.split(","))
+        named = {what or "features": key for what, _, key in pairs}
+    arrays = read_arrays(path)
+    missing = next((key for key in named.values() if key not in arrays), None)
+    if missing is not None or set(named) - set(KEYS):
         raise InputError(
-            f"Expected to read {path} but got '{error.strerror}'; check its permissions"
-        ) from error
-    if empty:
-        raise InputError(f"Expected {path} to hold data but got an empty file; write it again")
+            f"Expected '{tail}' to name arrays of {path} as in features=KEY,labels=KEY but it "
+            f"holds {describe(arrays)}; name one of these"
+        )
+    return path, arrays, named
 
 
-def read_classes(path: str | Path, key: str | None = None) -> ClassFeatures:
-    """Read class centroids, or samples with labels, from any of the known formats.
-
-    These are .npz, .npy, .pt, .safetensors, .csv and .parquet. Arrays are found by common words for
-    them (`features`, `feat`, `centroids`, `embeddings`, `x`; `labels`, `y`, `targets`; `names`,
-    `class_name`, `classes`), or by `key`, which may also follow the file after a colon. What the
-    rows are:
-
-    - labels, or names that repeat: samples. A class is the float64 mean of its samples.
-      Where integer labels point into a list of class names, classes come in the order of that list;
-      integer labels without a list give rising order, text labels the order of first appearance.
-    - else: one row a class, in the order of the file.
-    - no known word, and every array is one vector or one stack of vectors: one array a class, named
-      by its key.
+def read_classes(path: str | Path) -> ClassCentroids:
+    """Read class centroids, or samples with labels, as the module docstring says.
 
     Args:
-        path: The file, or `file:key`.
-        key: Which array holds the features, where the file has several.
+        path: The file, or `file:KEY`.
 
     Raises:
-        InputError: The file is missing, broken or ambiguous; the message says what to do.
+        InputError: The file is missing or broken, or does not say what it holds; the message says
+            how to name the key.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.savez(
-        ...         folder + "/pool.npz",
-        ...         feat=[[0, 2], [3, 1], [0, 4]],
-        ...         label=[0, 1, 0],
-        ...         class_name=["owl", "élan"],
-        ...     )
-        ...     read_classes(folder + "/pool.npz")
-        ClassFeatures(centroids=array([[0., 3.],
-               [3., 1.]]), names=('owl', 'élan'), images=array([2, 1]))
+        ...     features, labels = [[0, 2], [3, 1], [0, 4]], [0, 1, 0]
+        ...     np.savez(folder + "/a.npz", features=features, labels=labels, names=["owl", "élan"])
+        ...     classes = read_classes(folder + "/a.npz")
+        >>> classes.names, classes.images.tolist(), classes.values.tolist()
+        (('owl', 'élan'), [2, 1], [[0.0, 3.0], [3.0, 1.0]])
     """
-    file, tail = locate(path)
-    key = key if key is not None else tail
-    if file.suffix.lower() in words.TABLE_ENDINGS:
-        parts = split_columns(open_table(file))
-        return _to_classes(file, "features", parts, names_by_row=True)
-    arrays = open_arrays(file)
-    if key is None and not arrays.find(words.FEATURES):
-        stacked = _one_array_a_class(arrays)
-        if stacked is not None:
-            return stacked
-    title = _features_key(arrays, key)
-    parts = {"features": arrays.load(title)}
-    for part, known in (("labels", words.LABELS), ("names", words.NAMES)):
-        found = [other for other in arrays.find(known) if other != title]
-        if len(found) > 1:
+    file, arrays, named = open_file(path)
+    parts: dict[str, np.ndarray] = {}
+    for what, usual in KEYS.items():
+        keys = [named[what]] if what in named else [k for k in arrays if k.lower() in usual]
+        if len(keys) > 1:
             raise InputError(
-                f"Expected one array of {part} in {file} but got {' and '.join(found)}; remove all "
-                "but one"
+                f"Expected one array of {what} in {file} but got {' and '.join(keys)}; say which "
+                f"one with {file.name}:{what}={keys[0]}"
             )
-        if found:
-            parts[part] = arrays.load(found[0])
-    if {"labels", "names"} <= parts.keys():
-        rows = parts["features"].shape[:1]
-        if parts["names"].shape == rows != parts["labels"].shape:
-            del parts["labels"]  # they belong to another array; these rows are the named classes
-    for other in arrays.find(words.COUNTS):
-        counts = arrays.load(other)
-        if counts.ndim == 1 and counts.dtype.kind in "iu":
-            parts.setdefault("counts", counts)
-    return _to_classes(file, title or "the array", parts, names_by_row=False)
+        if keys:
+            parts[what] = arrays[keys[0]]
+    with named_in(file):
+        if "features" not in parts:
+            table = file.suffix.lower() in TABLES
+            numbered = [title for title in arrays if table and title[-1].isdigit()]
+            if not numbered:
+                raise InputError(
+                    "Expected features under one of the keys features, feat, centroids, emb (in a "
+                    f"table: columns f0, f1, ...) but it holds {describe(arrays)}; say which array "
+                    f"it is with {file.name}:KEY"
+                )
+            parts["features"] = _stacked(arrays, numbered)
+        unasked = "labels" in parts and "features" in named and "labels" not in named
+        if unasked and len(parts["labels"]) != len(parts["features"]):
+            del parts["labels"]  # those of another array
+        return _to_classes(**parts)
 
 
-def _features_key(arrays: Arrays, key: str | None) -> str:
-    if key is not None:
-        if key not in arrays.keys:
+def _stacked(arrays: dict[str, np.ndarray], titles: list[str]) -> np.ndarray:
+    if not titles:
+        raise InputError("Expected columns of numbers but got none")
+    for title in titles:
+        if arrays[title].dtype.kind not in "fiu" or arrays[title].ndim > 1:
             raise InputError(
-                f"Expected an array '{key}' in {arrays.path} but it holds {arrays.describe()}; "
-                "name one of these"
+                f"Expected column '{title}' to hold numbers but got {shape_of(arrays[title])}; "
+                "correct it or remove the column"
             )
-        return key
-    if arrays.keys == (UNNAMED,):
-        return UNNAMED
-    found = arrays.find(words.FEATURES)
-    if not found and len(arrays.keys) <= 64:
-        found = [name for name in arrays.keys if _is_float_matrix(arrays, name)]
-    if len(found) == 1:
-        return found[0]
-    what = f"got several ({', '.join(found)})" if found else f"it holds {arrays.describe()}"
-    example = found[0] if found else "KEY"
-    raise InputError(
-        f"Expected one array of features in {arrays.path} but {what}; "
-        f"say which one with {arrays.path.name}:{example}"
-    )
-
-
-def _is_float_matrix(arrays: Arrays, key: str) -> bool:
-    try:
-        array = arrays.load(key)
-    except InputError:
-        return False
-    return array.ndim == 2 and array.dtype.kind == "f"
-
-
-def _one_array_a_class(arrays: Arrays) -> ClassFeatures | None:
-    """The classes of a file like `{"owl": vector, "elk": vector}`, or None if it is not one."""
-    if len(arrays.keys) < 2 or arrays.find(words.LABELS | words.NAMES):
-        return None
-    blocks: list[np.ndarray] = []
-    for name in arrays.keys:
-        array = arrays.load(name)
-        width = array.shape[-1] if array.ndim in (1, 2) else 0
-        if array.dtype.kind not in "fiu" or width < 2 or (blocks and width != blocks[0].shape[1]):
-            return None
-        blocks.append(array.reshape(-1, width))
-    labels = np.repeat(np.array(arrays.keys), [len(block) for block in blocks])
-    parts = {"features": np.concatenate(blocks), "labels": labels}
-    return _to_classes(arrays.path, "the arrays", parts, names_by_row=True)
+    return np.stack([arrays[title] for title in titles], 1)
 
 
 def _to_classes(
-    path: Path, title: str, parts: dict[str, np.ndarray], *, names_by_row: bool
-) -> ClassFeatures:
-    features = check_features(path, title, parts["features"])
-    rows = len(features)
-    classes, order = name_rows(
-        path, title, rows, parts.get("labels"), parts.get("names"), names_by_row=names_by_row
-    )
-    if len(order) == rows:  # one row a class: keep the order and the type of the file
-        return ClassFeatures(
-            np.ascontiguousarray(features, _row_type(features.dtype)),
-            tuple(map(str, classes)),
-            _class_counts(parts.get("counts"), rows),
+    features: np.ndarray,
+    labels: np.ndarray | None = None,
+    names: np.ndarray | None = None,
+    images: np.ndarray | None = None,
+    **others: np.ndarray,
+) -> ClassCentroids:
+    """The classes of the arrays of a file; `others` are groups and weights."""
+    values = as_matrix(features, "features", "rows", "dimensions")
+    listed = None if names is None else to_names(names)
+    kept = np.arange(len(values))
+    if labels is not None:
+        if labels.shape != (len(values),):
+            raise InputError(f"Expected {len(values)} labels but got {shape_of(labels)}")
+        number, listed = _numbered(labels, listed)
+        kept, number = np.unique(number, return_inverse=True)
+        values, images = class_centroids(values, number, len(kept)), np.bincount(number)
+    elif listed is not None and len(set(listed)) != len(values):
+        raise InputError(
+            f"Expected {len(values)} different names, one for each row of features, but got "
+            f"{len(set(listed))}; if the rows are samples, call their classes `labels`"
         )
-    names = tuple(map(str, order))
-    position = {name: index for index, name in enumerate(names)}
-    number = np.array([position[name] for name in classes.tolist()])
-    centroids = class_centroids(features, number, len(names))
-    return ClassFeatures(centroids, names, np.bincount(number))
+    count = len(values) if listed is None else len(listed)
+    if len(kept) < count:
+        warnings.warn(
+            f"{count - len(kept)} of the {count} classes have no sample and are left out",
+            stacklevel=4,
+        )
+    for what, array in others.items():
+        if array.shape != (count,):
+            raise InputError(f"Expected {count} {what}, one per class, but got {shape_of(array)}")
+        others[what] = array[kept]
+    return ClassCentroids(
+        values,
+        None if listed is None else [listed[i] for i in kept],
+        to_names(others["groups"]) if "groups" in others else None,
+        images,
+        others.get("weights"),
+    )
 
 
-def check_features(path: Path, title: str, features: np.ndarray) -> np.ndarray:
-    """Refuse features that are not a matrix of finite numbers.
+def _numbered(labels: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, list[str]]:
+    """The class of every row as a number, and the names of the classes by number."""
+    if labels.dtype.kind in "US":
+        texts = to_names(labels)
+        known = names or list(dict.fromkeys(texts))
+        if not set(texts) <= set(known):
+            raise InputError(f"Expected labels among the names but got {set(texts) - set(known)}")
+        position = {name: number for number, name in enumerate(known)}
+        return np.array([position[text] for text in texts]), known
+    if labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise InputError(
+            f"Expected labels to be class numbers from 0, or names, but got {shape_of(labels)} "
+            f"from {labels.min()}; leave out samples without a class"
+        )
+    if names is None:
+        different, number = np.unique(labels, return_inverse=True)
+        return number, [str(label) for label in different]
+    if labels.max() >= len(names):
+        raise InputError(
+            f"Expected labels from 0 to {len(names) - 1} for the {len(names)} names but got "
+            f"{labels.max()}; count labels from 0, or add the missing names"
+        )
+    return labels.astype(np.int64), names
+
+
+def to_names(names: np.ndarray) -> list[str]:
+    """A list of names, none of them empty.
 
     Raises:
-        InputError: Wrong dimensions, no entries, text, complex numbers, NaN or infinity.
+        InputError: It is something else.
     """
-    if features.dtype.kind not in "fiub" or features.ndim != 2 or 0 in features.shape:
+    listed = names.tolist() if names.ndim == 1 and names.dtype.kind in "USiu" else []
+    try:
+        texts = [entry.decode() if isinstance(entry, bytes) else str(entry) for entry in listed]
+    except UnicodeDecodeError as error:
+        raise InputError(f"Expected names in UTF-8 but got other bytes ({error.reason})") from error
+    if not texts or not all(text.strip() for text in texts):
+        what = shape_of(names) if not texts else "an empty one"
         raise InputError(
-            f"Expected {title} of {path} to be a matrix of numbers [rows, dimensions] but got "
-            f"{shape_of(features)}; give one row a class or a sample"
+            f"Expected a list of names but got {what}; save them as np.array(names, dtype=str)"
         )
-    if features.dtype.kind == "f":
-        finite = np.isfinite(features)
-        if not finite.all():
-            row, column = (int(i) for i in np.argwhere(~finite)[0])
+    return texts
+
+
+@dataclass(frozen=True)
+class SimilarityMatrix:
+    """Similarities of novel classes (rows) to candidates (columns), and names where given."""
+
+    values: np.ndarray
+    names: tuple[str, ...] | None = None
+    novel_names: tuple[str, ...] | None = None
+
+
+def read_similarity(path: str | Path) -> SimilarityMatrix:
+    """Read a |N| x |B| matrix: rows are novel classes, columns candidates.
+
+    An .npz, .pt or .safetensors file holds `similarity` and perhaps `names` (of the candidates) and
+    `novel_names`; an .npy file is the bare matrix. The first line of a table is `novel` and the
+    names of the candidates, its first column the names of the novel classes.
+
+    Args:
+        path: The file, or `file:KEY`.
+
+    Raises:
+        InputError: The file is missing or broken, or does not say what it holds.
+    """
+    file, arrays, named = open_file(path)
+    key = named.get("features", UNNAMED if UNNAMED in arrays else "similarity")
+    with named_in(file):
+        if next(iter(arrays), None) == "novel" and file.suffix.lower() in TABLES:
+            novel, titles = arrays.pop("novel"), list(arrays)
+            arrays = {
+                "novel_names": novel,
+                "names": np.array(titles),
+                key: _stacked(arrays, titles),
+            }
+        if key not in arrays:
             raise InputError(
-                f"Expected {title} of {path} to be finite but got {features[row, column]} "
-                f"in row {row}, column {column} ({int((~finite).sum())} such entries); "
-                "remove or repair these rows"
+                "Expected an array `similarity` (in a table: a first column `novel` and one for "
+                f"each candidate) but it holds {describe(arrays)}; say which one it is with "
+                f"{file.name}:KEY"
             )
-    return features.astype(np.uint8) if features.dtype.kind == "b" else features
-
-
-def _row_type(dtype: np.dtype) -> type[np.floating]:
-    return np.float32 if dtype in (np.float16, np.float32) else np.float64
-
-
-def _class_counts(counts: np.ndarray | None, rows: int) -> np.ndarray | None:
-    if counts is None or counts.shape != (rows,):
-        return None
-    return counts.astype(np.int64)
+        values = as_matrix(arrays[key], "similarity", "novel classes", "candidates")
+        sides: dict[str, tuple[str, ...]] = {}
+        for side, count in (("names", values.shape[1]), ("novel_names", len(values))):
+            if side in arrays:
+                sides[side] = tuple(to_names(arrays[side]))
+            if len(sides.get(side, range(count))) != count:
+                raise InputError(
+                    f"Expected {count} {side} but got {len(sides[side])}; rows are novel classes, "
+                    "columns candidates: transpose the matrix if need be"
+                )
+    return SimilarityMatrix(values, **sides)

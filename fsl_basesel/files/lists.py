@@ -1,33 +1,34 @@
-"""Read the lists that go with a pool: classes already selected, and what each class costs."""
+"""Read lists of classes (selected, excluded, ...) and values of classes (cost, group, weight)."""
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import difflib
-import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.files import words
-from fsl_basesel.files.arrays import broken, open_arrays, shape_of
-from fsl_basesel.files.classes import check_file
+from fsl_basesel.files.array_files import (
+    ENDINGS,
+    TABLES,
+    UNNAMED,
+    broken,
+    check_file,
+    describe,
+    read_arrays,
+)
+from fsl_basesel.files.classes import KEYS, named_in
 
 
-def read_selected(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
-    r"""Positions in `names` of the classes that are already selected.
+def read_names(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
+    r"""Positions in `names` of the classes that a file lists by name.
 
-    Reads a selection saved as .json (its names; its indices if it has none), a .json list, a .csv
-    (its column of names, else of indices, else its only column) or a .txt with one entry a line. An
-    entry is a class name, or, if not all entries are names, the position of a class from 0.
-
-    Args:
-        path: The file.
-        names: The candidates, in order.
+    Reads a saved selection or a list of names (.json), a table with a column `name` (.csv), or one
+    name per line (.txt).
 
     Raises:
         InputError: The file is broken, or an entry is no candidate or comes twice.
@@ -36,207 +37,136 @@ def read_selected(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "have.txt").write_text("elk\nowl\n")
-        ...     read_selected(folder + "/have.txt", ["owl", "yak", "elk"])
+        ...     read_names(folder + "/have.txt", ["owl", "yak", "elk"])
         (2, 0)
     """
-    file = Path(path)
-    check_file(file, (".json", ".txt", ".csv"))
-    entries = _json_entries(file) if file.suffix.lower() == ".json" else _text_entries(file)
-    position = {name: index for index, name in enumerate(names)}
-    if all(entry in position for entry in entries):
-        chosen = [position[entry] for entry in entries]
-    elif all(_is_position(entry) for entry in entries):
-        chosen = [int(entry) for entry in entries]
-        beyond = next((index for index in chosen if index >= len(names)), None)
-        if beyond is not None:
-            raise InputError(
-                f"Expected positions from 0 to {len(names) - 1} in {file} but got {beyond}; "
-                "was it made from another pool of candidates?"
-            )
+    file = check_file(Path(path), (".json", ".txt", ".csv"))
+    if file.suffix.lower() == ".csv":
+        entries = _columns(file, KEYS["names"])[0]
     else:
-        raise _unknown(file, entries, names)
-    for place, index in enumerate(chosen):
-        if index in chosen[:place]:
-            raise InputError(
-                f"Expected every class once in {file} but got '{names[index]}' twice; remove one"
-            )
-    return tuple(chosen)
+        text = file.suffix.lower() == ".txt"
+        lines = (line.strip() for line in _text(file).splitlines())
+        entries = [line for line in lines if line] if text else read_json(file)
+    with named_in(file):
+        return positions(entries.get("names") if isinstance(entries, dict) else entries, names)
 
 
-def _is_position(entry: str) -> bool:
-    return entry.isascii() and entry.isdigit()
-
-
-def _unknown(file: Path, entries: list[str], names: Sequence[str]) -> InputError:
-    known = set(names)
-    bad = [entry for entry in entries if entry not in known]
-    near = difflib.get_close_matches(bad[0], names, n=1)
-    advice = f"did you mean '{near[0]}'?" if near else f"the first candidate is '{names[0]}'"
-    return InputError(
-        f"Expected {file} to list candidates but got '{bad[0]}', which is none of the {len(names)} "
-        f"({len(bad)} of {len(entries)} entries unknown); {advice}"
-    )
-
-
-def _read_text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"Expected {file} to be text in UTF-8 but got other bytes ({error.reason}); save it as "
-            "UTF-8"
-        ) from error
-
-
-def _json_entries(file: Path) -> list[str]:
-    try:
-        saved: Any = json.loads(_read_text(file))
-    except json.JSONDecodeError as error:
-        raise broken(file, ".json", error) from error
-    if isinstance(saved, dict):
-        saved = saved.get("names") or saved.get("indices")
-    if not isinstance(saved, list) or not all(isinstance(entry, str | int) for entry in saved):
-        raise InputError(
-            f"Expected {file} to be a saved selection or a list of class names but got another "
-            "JSON document; pass what `fsl-basesel select --out` wrote"
-        )
-    return [str(entry) for entry in saved]
-
-
-def _rows(file: Path) -> list[list[str]]:
-    """Lines of a .csv split at commas, or of a .txt left whole; without blank lines."""
-    text = _read_text(file)
-    if file.suffix.lower() == ".txt":
-        return [[line.strip()] for line in text.splitlines() if line.strip()]
-    try:
-        rows = list(csv.reader(io.StringIO(text), strict=True))
-    except csv.Error as error:
-        raise broken(file, ".csv", error) from error
-    return [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
-
-
-def _text_entries(file: Path) -> list[str]:
-    rows = _rows(file)
-    if not rows:
-        raise InputError(f"Expected {file} to list at least one class but got none; fill it in")
-    titles = [cell.lower() for cell in rows[0]]
-    for known in (words.NAMES, words.INDICES):
-        columns = [number for number, title in enumerate(titles) if title in known]
-        if columns:
-            return [_cell(file, rows, line, columns[0]) for line in range(1, len(rows))]
-    if len(titles) > 1:
-        raise InputError(
-            f"Expected {file} to have one column, or one called class_name, but got {len(titles)} "
-            "columns; name the right one class_name"
-        )
-    return [_cell(file, rows, line, 0) for line in range(len(rows))]
-
-
-def _cell(file: Path, rows: list[list[str]], line: int, column: int) -> str:
-    if column >= len(rows[line]):
-        raise InputError(
-            f"Expected {column + 1} columns or more in line {line + 1} of {file} but got "
-            f"{len(rows[line])}; it may be cut off"
-        )
-    return rows[line][column]
-
-
-def read_cost(path: str | Path, names: Sequence[str]) -> np.ndarray:
-    r"""What each candidate costs, `[len(names)]` float64 in the order of `names`.
-
-    Reads a .csv of `name,cost` in any order (names that are no candidates are passed over), a
-    .csv or .txt with one number a line, or an array from .npy, .npz, .pt or .safetensors.
-
-    Args:
-        path: The file.
-        names: The candidates, in order.
+def positions(entries: Any, names: Sequence[str]) -> tuple[int, ...]:
+    """Where each entry of a list of names stands among `names`.
 
     Raises:
-        InputError: The file is broken, a candidate has no cost, or a cost is no finite number.
+        InputError: It is no list of some of the names, or one comes twice.
+    """
+    if not entries or not isinstance(entries, list):
+        raise InputError(f"Expected a list of class names but got {entries!r:.60}")
+    position = {name: index for index, name in enumerate(names)}
+    unknown = [str(entry) for entry in entries if str(entry) not in position]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], names, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else f"the first candidate is '{names[0]}'"
+        raise InputError(
+            f"Expected names of candidates but got '{unknown[0]}', which is none of the "
+            f"{len(names)} ({len(unknown)} of {len(entries)} entries unknown); {advice}"
+        )
+    if len(set(entries)) < len(entries):
+        repeated = next(entry for entry in entries if entries.count(entry) > 1)
+        raise InputError(f"Expected every class once but got '{repeated}' twice; remove one")
+    return tuple(position[str(entry)] for entry in entries)
+
+
+def read_values(path: str | Path, names: Sequence[str], key: str) -> list[Any]:
+    r"""One value for each class: its `cost`, `weight` or `group`.
+
+    Reads a table with columns `name` and `key` (.csv), an object of names and values (.json), or an
+    array in the order of the classes (.npy, or under `key` in .npz, .pt and .safetensors). Names
+    that are none of the classes are passed over.
+
+    Raises:
+        InputError: The file is broken, or a class has no value or two.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "cost.csv").write_text("name,cost\nelk,2\nowl,1.5\n")
-        ...     read_cost(folder + "/cost.csv", ["owl", "elk"])
-        array([1.5, 2. ])
+        ...     read_values(folder + "/cost.csv", ["owl", "elk"], "cost")
+        [1.5, 2.0]
     """
-    file = Path(path)
-    check_file(file, (".csv", ".txt", *words.ARRAY_ENDINGS))
-    costs = (
-        _table_cost(file, names) if file.suffix.lower() in (".csv", ".txt") else _array_cost(file)
-    )
-    if costs.ndim != 1 or len(costs) != len(names):
-        raise InputError(
-            f"Expected {len(names)} costs in {file}, one for each candidate, but got "
-            f"{shape_of(costs)}; give one number a class, or lines of name,cost"
-        )
-    if not np.isfinite(costs).all():
-        index = int(np.argmin(np.isfinite(costs)))
-        raise InputError(
-            f"Expected finite costs in {file} but got {costs[index]} for '{names[index]}'; correct "
-            "it"
-        )
-    return costs
-
-
-def _array_cost(file: Path) -> np.ndarray:
-    arrays = open_arrays(file)
-    found = arrays.keys if len(arrays.keys) == 1 else tuple(arrays.find(words.COSTS))
-    if len(found) != 1:
-        raise InputError(
-            f"Expected one array `cost` in {file} but it holds {arrays.describe()}; rename one to "
-            "cost"
-        )
-    costs = arrays.load(found[0])
-    if costs.dtype.kind not in "fiu":
-        raise InputError(
-            f"Expected the costs in {file} to be numbers but got {shape_of(costs)}; save numbers"
-        )
-    return costs.astype(np.float64)
-
-
-def _table_cost(file: Path, names: Sequence[str]) -> np.ndarray:
-    rows = _rows(file)
-    if not rows:
-        raise InputError(f"Expected {len(names)} costs in {file} but got none; fill it in")
-    if _number(rows[0][-1]) is None:  # a header
-        titles = [cell.lower() for cell in rows[0]]
-        columns = [next((i for i, t in enumerate(titles) if t in words.NAMES), 0)]
-        columns.append(next((i for i, t in enumerate(titles) if t in words.COSTS), len(titles) - 1))
-        start, width = 1, len(titles)
-    else:
-        columns, start, width = [0, -1], 0, len(rows[0])
-    costs = []
-    for line in range(start, len(rows)):
-        value = _number(_cell(file, rows, line, columns[1]))
-        if len(rows[line]) != width or value is None:
+    file = check_file(Path(path), (".json", *ENDINGS))
+    with named_in(file):
+        if file.suffix.lower() == ".json":
+            return by_name(read_json(file), names, key)
+        if file.suffix.lower() in TABLES:
+            listed, values = _columns(file, KEYS["names"], (key, f"{key}s"))
+            known = set(names)
+            positions([name for name in listed if name in known], names)
+            return by_name(dict(zip(listed, values, strict=True)), names, key)
+        arrays = read_arrays(file)
+        array = arrays.get(UNNAMED, arrays.get(key))
+        if array is None or array.shape != (len(names),):
             raise InputError(
-                f"Expected line {line + 1} of {file} to end in a number but got "
-                f"'{','.join(rows[line])[:60]}'; give one number a line, or name,cost"
+                f"Expected an array `{key}` of {len(names)} entries, one for each class, but it "
+                f"holds {describe(arrays)}"
             )
-        costs.append(value)
-    if width == 1:
-        return np.array(costs)
-    by_name: dict[str, float] = {}
-    for line, value in enumerate(costs, start):
-        name = rows[line][columns[0]]
-        if name in by_name:
-            raise InputError(
-                f"Expected one cost a class in {file} but got '{name}' twice; remove one"
-            )
-        by_name[name] = value
-    missing = [name for name in names if name not in by_name]
+        return array.tolist()
+
+
+def by_name(values: Any, names: Sequence[str], key: str) -> list[Any]:
+    """The entries of a mapping from class names, in the order of `names`.
+
+    Raises:
+        InputError: It is no mapping, or a class has no entry.
+    """
+    missing = [name for name in names if not isinstance(values, Mapping) or name not in values]
     if missing:
         raise InputError(
-            f"Expected a cost for each of the {len(names)} candidates in {file} but got none for "
+            f"Expected a {key} for each of the {len(names)} classes but got none for "
             f"'{missing[0]}' ({len(missing)} missing); add them"
         )
-    return np.array([by_name[name] for name in names])
+    return [values[name] for name in names]
 
 
-def _number(cell: str) -> float | None:
+def numbers(values: Sequence[Any], names: Sequence[str], key: str) -> np.ndarray:
+    """Values of classes as finite float64 numbers.
+
+    Raises:
+        InputError: One is none.
+    """
+    found = np.full(len(values), np.nan)
+    for at, value in enumerate(values):
+        with contextlib.suppress(TypeError, ValueError):
+            found[at] = float(value)
+    if not np.isfinite(found).all():
+        at = int(np.argmin(np.isfinite(found)))
+        raise InputError(f"Expected numbers as {key} but got {values[at]!r} for '{names[at]}'")
+    return found
+
+
+def _text(file: Path) -> str:
     try:
-        return float(cell)
-    except ValueError:
-        return None
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise broken(file, error) from error
+
+
+def read_json(file: Path) -> Any:
+    """A JSON document.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        return json.loads(_text(file))
+    except (ValueError, RecursionError) as error:
+        raise broken(file, error) from error
+
+
+def _columns(file: Path, *wanted: Sequence[str]) -> list[list[Any]]:
+    """Columns of a table, each by the words for it."""
+    arrays = read_arrays(file)
+    found = [[key for key in arrays if key.lower() in known] for known in wanted]
+    if not all(len(keys) == 1 for keys in found):
+        raise InputError(
+            f"Expected the columns {' and '.join(known[-1] for known in wanted)} in {file} but it "
+            f"holds {describe(arrays)}; name the columns in the first line"
+        )
+    return [arrays[keys[0]].tolist() for keys in found]

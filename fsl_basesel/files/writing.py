@@ -112,13 +112,9 @@ def save_npz(
 
 
 def load_npz(
-    path: str | os.PathLike[str],
-    format: str | None,
-    needed: Sequence[str] = (),
-    *,
-    what: str,
+    path: str | os.PathLike[str], format: str | None, needed: Sequence[str] = (), *, what: str
 ) -> dict[str, np.ndarray]:
-    """Read what `save_npz` wrote.
+    """All arrays that `save_npz` wrote, by key, without "format".
 
     Args:
         path: the file.
@@ -126,20 +122,18 @@ def load_npz(
         needed: keys it must hold.
         what: the kind of file in words for the error, as in "a study written by `Study.save`".
 
-    Returns:
-        All arrays by key, without "format".
-
     Raises:
         InputError: The file is missing, damaged, of another format, or lacks a key.
     """
-    import numpy as np
+    from fsl_basesel.files.array_files import read_arrays
 
     with reading(path, what):
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_arrays(Path(path))
         found = arrays.pop("format", None)
         if format is not None and (found is None or str(found) != format):
             raise ValueError(f"its format is {found} where {format!r} is expected")
+        if any(array.dtype.hasobject for array in arrays.values()):
+            raise ValueError("it holds Python objects")
         missing = [name for name in needed if name not in arrays]
         if missing:
             raise ValueError(f"it lacks the array {missing[0]!r}")
@@ -170,8 +164,6 @@ def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     """Turn whatever a missing, damaged or wrong file raises into an InputError that names it."""
     try:
         yield
-    except InputError:
-        raise
     except Exception as error:  # damaged archives raise all sorts of errors
         raise InputError(
             f"Expected {str(path)!r} to be {what} but it could not be read "

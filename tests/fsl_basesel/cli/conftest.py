@@ -55,5 +55,5 @@ def task(tmp_path: Path) -> Path:
     path = tmp_path / "task.npz"
     samples = np.random.default_rng(2).random((3 * len(TASK_NAMES), 6)).astype(np.float16)
     labels = np.arange(len(samples)) % len(TASK_NAMES)
-    np.savez(path, features=samples, labels=labels, class_names=TASK_NAMES)
+    np.savez(path, features=samples, labels=labels, names=TASK_NAMES)
     return path

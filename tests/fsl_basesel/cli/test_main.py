@@ -94,10 +94,10 @@ def test_names_reach_a_terminal_that_cannot_show_them(pool: Path, monkeypatch) -
 def test_our_warnings_are_notes_and_others_stay(run, tmp_path: Path, monkeypatch) -> None:
     features = np.random.default_rng(0).random((6, 3))
     names = ["a", "b", "c", "none"]
-    np.savez(tmp_path / "pool.npz", x=features, y=[0, 1, 2, 0, 1, 2], names=names)
+    np.savez(tmp_path / "pool.npz", feat=features, label=[0, 1, 2, 0, 1, 2], names=names)
     result = run("select", tmp_path / "pool.npz", "-m", 1, "-k", 1)
     assert result.code == 0
-    assert result.err.startswith("note: 1 of the 4 classes named in")
+    assert result.err.startswith("note: 1 of the 4 classes have no sample")
     assert result.err.count("\n") == 1
     before = warnings.showwarning
     main(["--version"])
@@ -111,3 +111,19 @@ def test_the_installed_script_is_this_program() -> None:
     done = subprocess.run([script, "--version"], capture_output=True, check=True, text=True)
     assert done.stdout == f"fsl-basesel {fb.__version__}\n"
     assert os.access(script, os.X_OK)
+
+
+def test_running_out_of_memory_is_one_line_with_the_size(run, tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.random.default_rng(0).random((3, 4)))
+    words = ("select", "--similarity", tmp_path / "f.npy", "-m", 2)
+
+    def full(*_: object, **__: object) -> None:
+        np.empty((10**9, 10**6))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fb, "select", full)
+        result = run(*words)
+    assert (result.code, result.out) == (1, "")
+    assert re.fullmatch(
+        r"fsl-basesel: error: out of memory: .* 7.11 PiB .*; [\d.]+ GB are free\n", result.err
+    )

@@ -25,8 +25,8 @@ def problem_of(pool: Path, task: Path, **settings) -> fb.SelectionProblem:
     """The same problem through the library."""
     candidates, novel = read_classes(pool), read_classes(task)
     return fb.SelectionProblem.from_centroids(
-        candidates.centroids,
-        novel.centroids,
+        candidates.values,
+        novel.values,
         names=candidates.names,
         novel_names=novel.names,
         **settings,
@@ -91,7 +91,7 @@ def test_csv_on_stdout_has_a_line_for_every_class(run, pool: Path, task: Path) -
 
 def test_without_a_task_the_candidates_stand_for_it(run, pool: Path) -> None:
     result = run("select", pool, "-m", 3, "--format", "json")
-    centroids = read_classes(pool).centroids
+    centroids = read_classes(pool).values
     expected = fb.select(fb.SelectionProblem.from_centroids(centroids, m=3, names=POOL_NAMES))
     assert json.loads(result.out)["names"] == expected.names
 
@@ -147,7 +147,7 @@ def test_selected_classes_are_found_by_name_in_another_pool(
     words = ("--novel", task, "-m", 3, "--format", "json")
     first = json.loads(run("select", pool, *words, "--out", out).out)
     other = tmp_path / "reversed.npz"
-    np.savez(other, centroids=read_classes(pool).centroids[::-1], names=POOL_NAMES[::-1])
+    np.savez(other, centroids=read_classes(pool).values[::-1], names=POOL_NAMES[::-1])
     second = json.loads(run("select", other, *words, "--selected", out).out)
     chosen = [POOL_NAMES[::-1][index] for index in second["hyperparameters"]["selected"]]
     assert chosen == first["names"]
@@ -158,8 +158,8 @@ def test_costs_move_the_choice(run, pool: Path, task: Path, tmp_path: Path) -> N
     free = json.loads(run(*words).out)
     cost = tmp_path / "cost.csv"
     with cost.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([name, name == free["names"][0]] for name in POOL_NAMES)
-    cost.write_text(cost.read_text("utf-8").replace("True", "1").replace("False", "0"), "utf-8")
+        rows = [[name, int(name == free["names"][0])] for name in POOL_NAMES]
+        csv.writer(file).writerows([["name", "cost"], *rows])
     dear = json.loads(run(*words, "--cost", cost, "--mu", 5).out)
     assert free["names"][0] not in dear["names"]
     alone = run(*words, "--cost", cost)
@@ -247,7 +247,7 @@ def test_top_sets_the_rows_of_the_table(run, pool: Path) -> None:
         (["-m", "3", "--lam", "-1"], "`lam`"),
         (["-m", "3", "--lam", "nan"], "`lam`"),
         (["-m", "3", "--seed", "-1"], "`seed`"),
-        (["-m", "3", "--novel", "missing.npz"], "file at missing.npz but there is none"),
+        (["-m", "3", "--novel", "missing.npz"], "file at missing.npz but there is nothing"),
         (["-m", "3", "--out", "chosen.yaml"], "--out to end in .json or .csv"),
         (["-m", "3", "--out", "/proc/none/chosen.json"], "Expected to write /proc/none"),
         (["-m", "3", "--out", "/dev/null/chosen.json"], "Expected to write /dev/null/"),
@@ -268,8 +268,8 @@ def test_bad_values_are_one_line_and_exit_code_2(run, pool, words: list[str], me
 @pytest.mark.parametrize(
     ("centroids", "message"),
     [
-        ([[1.0, np.nan], [1.0, 0.0]], "got nan in row 0, column 1"),
-        ([[1.0, np.inf], [1.0, 0.0]], "got inf in row 0, column 1"),
+        ([[1.0, np.nan], [1.0, 0.0]], "got nan at [0, 1]"),
+        ([[1.0, np.inf], [1.0, 0.0]], "got inf at [0, 1]"),
         ([[1.0, 2.0], [0.0, 0.0]], "zero"),
         ([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]], "dimensions"),
         ([1.0, 2.0], "a matrix of numbers"),

@@ -1,0 +1,56 @@
+"""How much memory there is, so that what cannot fit is refused before any is taken."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from fsl_basesel.errors import InputError
+
+
+def free_bytes() -> int:
+    """Memory that can still be taken, swap not counted; the smaller of machine's and container's.
+
+    Where the system does not tell (outside Linux), all of the machine's memory.
+    """
+    limits = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        limits.append(1024 * int(line.split()[1]))
+    with contextlib.suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        used = int((group / "memory.current").read_text())
+        limits.append(int((group / "memory.max").read_text()) - used)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(0, min(limits)) if limits else 1 << 62
+
+
+def gigabytes(count: float) -> str:
+    """Bytes as text.
+
+    Example:
+        >>> gigabytes(12_000_000_000), gigabytes(250_000)
+        ('12.0 GB', '0.00025 GB')
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e9:.2g} GB"
+
+
+def refuse_oversize(what: str, needed: int) -> None:
+    """Refuse what needs more memory than there is.
+
+    Args:
+        what: what needs it, as the beginning of a sentence.
+        needed: how many bytes.
+
+    Raises:
+        InputError: There is less.
+    """
+    free = free_bytes()
+    if needed > free:
+        raise InputError(
+            f"Expected {what} to fit into memory but it takes {gigabytes(needed)} and "
+            f"{gigabytes(free)} are free; use fewer classes or a machine with more memory."
+        )
