@@ -171,7 +171,7 @@ class SelectionProblem(MultilinearExtension):
             novel_names = base_names
         target_names = checks.class_names(novel_names, len(target), "novel_names", "novel class")
         space = None
-        if isinstance(similarity, str):
+        if not callable(similarity):
             space = space_of(similarity, base, target, centre, shrinkage)
             columns = similarity_columns(base, target, base_names, target_names, space)
         else:

@@ -317,6 +317,15 @@ class Space:
         return unit_rows(moved, argument, names, offset)
 
 
+def known_similarity(similarity: str | SimilarityFunction) -> str | SimilarityFunction:
+    """`similarity` if it is a function or has one of the names, else an error that lists them."""
+    if callable(similarity) or similarity in SIMILARITIES:
+        return similarity
+    raise InputError(
+        f"Expected `similarity` of {', '.join(SIMILARITIES)} or a function but got {similarity!r}."
+    )
+
+
 def space_of(
     name: str,
     candidates: np.ndarray,
@@ -341,12 +350,9 @@ def space_of(
     Raises:
         InputError: Unknown name, or too few or equal candidates.
     """
-    for given, argument, known in (
-        (name, "similarity", SIMILARITIES),
-        (centre, "centre", CENTRES),
-    ):
-        if given not in known:
-            raise InputError(f"Expected `{argument}` of {', '.join(known)} but got {given!r}.")
+    known_similarity(name)
+    if centre not in CENTRES:
+        raise InputError(f"Expected `centre` of {', '.join(CENTRES)} but got {centre!r}.")
     if name == "cosine":
         return Space(name)
     _require_spread(name, candidates)

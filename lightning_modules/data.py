@@ -307,6 +307,8 @@ class BaseClassDataModule(pl.LightningDataModule):
         batch_size: images of a batch in one process.
         seed: seed of the order of the images and of the augmentation.
         val_per_class: images of every class kept out of training for validation.
+        max_per_class: train on the first so many images of every class; None uses all. Networks
+            on different numbers of classes can see equal numbers of images that way.
         min_epoch_images: training images of an epoch at least. Where the classes have fewer, an
             epoch goes over them more than once, the last time in part, so that a model of few
             classes is trained as long as one of more.
@@ -336,6 +338,7 @@ class BaseClassDataModule(pl.LightningDataModule):
         *,
         seed: int = 0,
         val_per_class: int = 0,
+        max_per_class: int | None = None,
         min_epoch_images: int = 0,
         augment: Augmentation | None = None,
         eval_batch_size: int = 128,
@@ -352,12 +355,14 @@ class BaseClassDataModule(pl.LightningDataModule):
             ("num_workers", num_workers, 0),
         ):
             checks.integer(value, name, minimum, None, "")
+        if max_per_class is not None:
+            checks.integer(max_per_class, "max_per_class", 1, None, "")
         if novel is not None:
             require_disjoint(pool, novel)
         self.pool, self.novel = pool, novel
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.seed, self.val_per_class, self.augment = seed, val_per_class, augment
-        self.min_epoch_images = min_epoch_images
+        self.max_per_class, self.min_epoch_images = max_per_class, min_epoch_images
         self.workers: dict[str, Any] = {
             "num_workers": num_workers,
             "pin_memory": pin_memory,
@@ -443,6 +448,8 @@ class BaseClassDataModule(pl.LightningDataModule):
             )
         held = everything.items >= (sizes - self.val_per_class)[everything.labels]
         mask = held if held_out else ~held
+        if self.max_per_class is not None and not held_out:
+            mask &= everything.items < self.max_per_class
         return ImageSet(
             everything.source,
             everything.classes[mask],
@@ -536,7 +543,8 @@ class BaseClassDataModule(pl.LightningDataModule):
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed with this data module."""
-        return {
+        limit = {} if self.max_per_class is None else {"max_per_class": self.max_per_class}
+        return limit | {
             "pool": self.pool.fingerprint,
             "novel": "none" if self.novel is None else self.novel.fingerprint,
             "data seed": self.seed,

@@ -29,7 +29,7 @@ from fsl_basesel.report.record import save_classes, save_pictures
 from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector, selector_of
-from fsl_basesel.similarity import ClassCentroids
+from fsl_basesel.similarity import ClassCentroids, SimilarityFunction, known_similarity
 from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
@@ -48,6 +48,8 @@ class SelectionCallback(pl.Callback):
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        similarity: "cosine" (the paper), "centred", "whitened" or a function; see
+            `SelectionProblem.from_centroids`.
         selected: classes of the pool, by name, that are base classes from the beginning.
         general: select as if the novel classes were not known, even if the data module has them.
         cost: difficulty of obtaining each candidate, in the order of the pool.
@@ -67,6 +69,7 @@ class SelectionCallback(pl.Callback):
         lam: float = 0.0,
         method: str | Selector = "auto",
         *,
+        similarity: str | SimilarityFunction = "cosine",
         selected: Sequence[str] = (),
         general: bool = False,
         cost: Sequence[float] | None = None,
@@ -83,6 +86,7 @@ class SelectionCallback(pl.Callback):
         self.k = checks.integer(k, "k", 1, None, "")
         self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
         self.method = selector_of(method)
+        self.similarity = known_similarity(similarity)
         self.cost = None if cost is None else [float(value) for value in cost]
         self.certify, self.features = certify, features
         self.seed = checks.integer(seed, "seed", 0, None, "")
@@ -119,6 +123,7 @@ class SelectionCallback(pl.Callback):
             self.mu,
             names=candidates.names,
             novel_names=None if target is None else target.names,
+            similarity=self.similarity,
         )
 
     def select(self, trainer: pl.Trainer, problem: SelectionProblem) -> Selection:
@@ -139,8 +144,13 @@ class SelectionCallback(pl.Callback):
         return None
 
     def settings(self) -> dict[str, Any]:
-        """What a checkpoint must agree on to be resumed, as plain types."""
-        return {
+        """What a checkpoint must agree on to be resumed, as plain types.
+
+        The paper's similarity is not named: checkpoints from before there were others have none.
+        """
+        name = getattr(self.similarity, "__qualname__", self.similarity)
+        other = {} if name == "cosine" else {"similarity": str(name)}
+        return other | {
             "callback": type(self).__name__,
             "schedule": list(self.schedule.sizes),
             "epochs_per_stage": list(self.schedule.epochs),

@@ -34,8 +34,8 @@ class SelectBaseClasses(SelectionCallback):
         extractor: model with the features to select by, or the path of a `BaseClassifier`
             checkpoint; None is the model that is trained.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
-        options: those of `SelectionCallback`: `general`, `cost`, `mu`, `certify`, `features` (of
-            the extractor), `seed`, `dirpath`, `verbose`.
+        options: those of `SelectionCallback`: `similarity`, `general`, `cost`, `mu`, `certify`,
+            `features` (of the extractor), `seed`, `dirpath`, `verbose`.
 
     Example:
         >>> callback = SelectBaseClasses(m=100, k=3, method="greedy-target")

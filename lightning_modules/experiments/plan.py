@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from fsl_basesel import selectors
+from fsl_basesel.controls import DOMAIN, POOL, RANDOM
 from fsl_basesel.errors import InputError
 from fsl_basesel.similarity import SIMILARITIES
 
@@ -53,6 +54,9 @@ class Trial:
         heads: few-shot classifiers.
         per_class: keep the accuracy of every novel class.
         similarity: name of the similarity that classes are chosen by.
+        control: "domain": random classes of the task's own groups; "pool": all candidates, with as
+            many images in all as `m` classes have. Both with method "random"; see
+            `fsl_basesel.controls`.
     """
 
     data: Plain
@@ -72,15 +76,17 @@ class Trial:
     heads: tuple[str, ...]
     per_class: bool = False
     similarity: str = "cosine"
+    control: str = ""
 
     def settings(self) -> Plain:
-        """All settings as plain types; `similarity` only if it is not the paper's.
+        """All settings as plain types; newer ones only where they are not the default.
 
-        Results from before there were others keep their names that way.
+        Results from before there were such settings keep their names that way.
         """
         settings = asdict(self)
-        if self.similarity == "cosine":
-            del settings["similarity"]
+        for name, default in (("similarity", "cosine"), ("control", "")):
+            if settings[name] == default:
+                del settings[name]
         return settings
 
     @property
@@ -113,8 +119,8 @@ class Experiment:
         model: arguments of `BaseClassifier`.
         training: see `Trial`.
         pretraining: see `Trial`.
-        methods: by label, `method` and its `k`, `lam`, `similarity`, `draw`, `setting` and
-            `schedule`.
+        methods: by label, `method` and its `k`, `lam`, `similarity`, `draw`, `control`, `setting`
+            and `schedule`.
         m: numbers of base classes.
         shots: see `Trial`.
         supports: see `Trial`.
@@ -203,6 +209,7 @@ class Experiment:
             heads=tuple(self.heads),
             per_class=self.kind == "study",
             similarity="cosine" if blind else how.get("similarity", "cosine"),
+            control=how.get("control", ""),
         )
         return TableRow(dataset, label, trial)
 
@@ -279,6 +286,9 @@ def _check(experiment: Experiment) -> None:
             expect(how.get("method") in known, f"the method of {label!r} to be known", how)
             setting = how.get("setting", experiment.setting)
             expect(setting in SETTINGS, f"`setting` of {', '.join(SETTINGS)}", setting)
+            if "control" in how:
+                random = how["method"] == RANDOM and how["control"] in (DOMAIN, POOL)
+                expect(random, f"`control` {DOMAIN} or {POOL} with method {RANDOM}", how)
             similarity = how.get("similarity", "cosine")
             expect(
                 similarity in SIMILARITIES, f"`similarity` of {', '.join(SIMILARITIES)}", similarity

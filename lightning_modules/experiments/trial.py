@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import fsl_basesel as fb
+from fsl_basesel import controls
 from fsl_basesel.data import NovelTask
+from fsl_basesel.errors import InputError
+from fsl_basesel.selectors.base import seeded
 from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
 from lightning_modules.classifier import BaseClassifier
 from lightning_modules.data import BaseClassDataModule, step_seed
@@ -29,6 +32,7 @@ SHARES = (1, 3)
 
 NOT_OF_THE_NETWORK = (
     "pretraining", "setting", "method", "k", "lam", "m", "schedule", "draw", "similarity",
+    "control",
 )  # fmt: skip
 """Settings of a trial that only say how its classes are chosen."""
 
@@ -50,7 +54,9 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     assert novel is not None
     means = first_centroids(trial, data, store)
     if trial.schedule is None:
-        selection = _selection(trial, means)
+        selection = _control(trial, means) if trial.control else _selection(trial, means)
+        if trial.control == controls.POOL:
+            data.max_per_class = _equal_images(data, trial.m)
         chosen = selection.indices
         judged = _judged_once(trial, data, chosen, store)
     else:
@@ -79,6 +85,8 @@ def _judged_once(
     settings = {
         name: value for name, value in trial.settings().items() if name not in NOT_OF_THE_NETWORK
     }
+    if data.max_per_class is not None:
+        settings["max_per_class"] = data.max_per_class
     key = digest(settings | {"format": FORMAT, "classes": sorted(chosen)})
     with store.claim(f"network-{key}", wait=True):
         judged = store.load_part(f"network-{key}")
@@ -115,6 +123,30 @@ def _selection(trial: Trial, means: FirstCentroids) -> fb.Selection:
     return fb.select(problem, trial.method, seed=seed, certify=trial.k is not None)
 
 
+def _control(trial: Trial, means: FirstCentroids) -> fb.Selection:
+    """Classes that are drawn without looking at similarities; see `fsl_basesel.controls`."""
+    problem = means.problem(trial.m, 1, 0.0)
+    if trial.control == controls.POOL:
+        everything = list(range(problem.n_candidates))
+        return fb.Selection.of(problem.replace(m=len(everything)), everything, method="random")
+    inside = controls.task_domain(means.candidates.groups, means.novel.groups)
+    if inside is None:
+        raise InputError(
+            "Expected classes with groups for control 'domain' but got none; leave it out."
+        )
+    generator = seeded(step_seed(trial.seed, "draw", trial.draw))
+    drawn = controls.random_set(problem.unselected, trial.m, generator, inside)
+    return fb.Selection.of(problem, drawn, method="random")
+
+
+def _equal_images(data: BaseClassDataModule, m: int) -> int:
+    """Images of each class, so that all classes together have as many as `m` have."""
+    pool = data.pool
+    pool.expand(range(len(pool)))
+    images = len(pool.training_set()) / len(pool) - data.val_per_class
+    return max(1, round(images * m / len(pool)))
+
+
 def _shares(trial: Trial, means: FirstCentroids, chosen: list[int]) -> dict[str, float]:
     shares = {}
     for k in SHARES:
@@ -131,7 +163,8 @@ def _cold_start(trial: Trial, data: BaseClassDataModule) -> tuple[fb.Selection, 
     with tempfile.TemporaryDirectory() as folder:
         callback = _selection_callback(
             trial, data, trial.schedule, trial.k or 1, folder,
-            lam=trial.lam or 0.0, method=trial.method, certify=trial.k is not None,
+            lam=trial.lam or 0.0, method=trial.method, similarity=trial.similarity,
+            certify=trial.k is not None,
         )  # fmt: skip
         module = train(data, trial.model, trial.training, trial.seed, None, [callback])
         last = fb.Selection.load(f"{folder}/selection-stage-{len(trial.schedule)}.json")

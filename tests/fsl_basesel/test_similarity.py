@@ -231,7 +231,7 @@ def test_what_has_no_spread_is_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"similarity": "euclid"}, "`similarity` of cosine, centred, whitened but got 'euclid'"),
+        ({"similarity": "euclid"}, "`similarity` of cosine, .* or a function but got 'euclid'"),
         (
             {"similarity": "whitened", "centre": "none"},
             "`centre` of candidates, each but got 'none'",

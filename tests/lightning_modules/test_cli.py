@@ -86,12 +86,15 @@ def test_selection_by_a_model_that_was_trained_before(tmp_path: Path) -> None:
     once = "--trainer.max_epochs=1"
     assert fit("glyphs-pretrain.yaml", *SMALL_GLYPHS, once) == 0
     assert fit("glyphs-pretrained.yaml", *SMALL_GLYPHS, once, "--trainer.callbacks.m=3") == 0
-    assert fit("glyphs-general.yaml", *SMALL_GLYPHS, once, "--trainer.callbacks.m=3") == 0
+    whitened = ("--trainer.callbacks.m=3", "--trainer.callbacks.similarity=whitened")
+    assert fit("glyphs-general.yaml", *SMALL_GLYPHS, once, *whitened) == 0
     task = fb.Selection.load(tmp_path / "runs" / "glyphs-pretrained" / "selection-stage-1.json")
     general = fb.Selection.load(tmp_path / "runs" / "glyphs-general" / "selection-stage-1.json")
     assert task.method == "greedy-target"
     assert task.hyperparameters["n_novel"] == 3
     assert general.hyperparameters["n_novel"] == 16
+    assert task.hyperparameters["similarity"] == "cosine"
+    assert general.hyperparameters["similarity"] == "whitened"
 
 
 def pictures(folder: Path, classes: int, count: int, tint: int = 0) -> None:

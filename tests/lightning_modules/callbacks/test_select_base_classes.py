@@ -72,6 +72,20 @@ def test_selects_by_a_checkpoint(tmp_path: Path) -> None:
     assert list(data.class_numbers) == expected
 
 
+@pytest.mark.parametrize(
+    "similarity", ["centred", "whitened", lambda b, n: -((n[:, None] - b) ** 2).sum(2)]
+)
+def test_selects_by_the_similarity_it_is_told(tmp_path: Path, similarity: Any) -> None:
+    expected = expected_choice(tiny_model(), m=5, k=1, similarity=similarity)
+    callback = SelectBaseClasses(5, 1, similarity=similarity, verbose=False)
+    assert list(fitted(tmp_path, callback).class_numbers) == expected
+    name = similarity if isinstance(similarity, str) else "<lambda>"
+    assert callback.settings()["similarity"] == name
+    assert "similarity" not in SelectBaseClasses(5).settings()
+    with pytest.raises(InputError, match="`similarity` of cosine, centred, whitened or a function"):
+        SelectBaseClasses(5, similarity="euclid")
+
+
 def test_the_model_needs_no_features_where_another_has_them(tmp_path: Path) -> None:
     class Bare(pl.LightningModule):
         def __init__(self) -> None:

@@ -47,6 +47,41 @@ def test_a_trial_chooses_trains_and_judges(tmp_path: Path) -> None:
     assert result["shares"]["1"] == pytest.approx(selection.value / best)
 
 
+def test_a_trial_chooses_by_its_similarity(tmp_path: Path) -> None:
+    methods = {name: {"method": "auto", "similarity": name} for name in ("cosine", "whitened")}
+    _, rows = loaded(tmp_path, methods=methods, repeats=1)
+    store = ResultStore(tmp_path / "out")
+    for row in rows[:2]:
+        one = row.trial
+        result = trial.run_trial(one, store)
+        data = data_module(one.data, one.seed, one.training, "candidates")
+        problem = first_centroids(one, data, store).problem(4, 1, 0.0, similarity=row.label)
+        assert result["classes"] == fb.select(problem).indices
+        assert result["value"] == problem.value(result["classes"])
+
+
+def test_controls_are_drawn_in_the_domain_and_have_equal_images(tmp_path: Path) -> None:
+    methods = {
+        "domain": {"method": "random", "control": "domain"},
+        "pool": {"method": "random", "control": "pool"},
+    }
+    _, rows = loaded(tmp_path, methods=methods, repeats=1)
+    store = ResultStore(tmp_path / "out")
+    domain, pool = (row.trial for row in rows if row.dataset == "fine")
+    data = data_module(domain.data, domain.seed, domain.training, "candidates")
+    assert data.novel is not None
+    means = first_centroids(domain, data, store)
+    inside = {n for n, group in enumerate(data.pool.groups or ()) if group in data.novel.groups}
+    chosen = trial.run_trial(domain, store)["classes"]
+    assert len(chosen) == 4
+    assert set(chosen) <= inside or inside <= set(chosen)
+    assert (means.candidates.groups, means.novel.groups) == (data.pool.groups, data.novel.groups)
+    assert trial.run_trial(pool, store)["classes"] == list(range(14))
+    assert trial._equal_images(data, 4) == 4  # 14 classes x 4 images = 4 classes x 14 images
+    with pytest.raises(InputError, match="`control` domain or pool with method random"):
+        loaded(tmp_path, methods={"a": {"method": "auto", "control": "pool"}})
+
+
 def test_results_do_not_depend_on_what_ran_before(tmp_path: Path) -> None:
     _, rows = loaded(tmp_path)
     alone = trial.run_trial(rows[2].trial, ResultStore(tmp_path / "alone"))
