@@ -7,6 +7,7 @@ such a set gets as many images as one that is trained on the selection.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy as np
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selection import Selection
 from fsl_basesel.selectors.base import seeded
 
 RANDOM, DOMAIN, POOL = "random", "domain", "pool"
@@ -24,6 +26,12 @@ TITLES = {
     DOMAIN: "random inside the task's domain",
     POOL: "whole pool",
 }
+
+
+HARDLY = 0.03
+"""Share of the bound that random choices may miss before similarities count as different."""
+HUB = 1 / 3
+"""Share of the task with the same nearest base class from which on that class is a hub."""
 
 
 @dataclass(frozen=True)
@@ -144,3 +152,66 @@ def random_set(
     if inside is not None:
         drawn = np.concatenate([drawn[inside[drawn]], drawn[~inside[drawn]]])
     return drawn[:m].tolist()
+
+
+def standing(value: float, upper_bound: float | None, control: Control) -> float | None:
+    """How far a choice is between random sets and the bound: 0 is their mean, 1 the bound.
+
+    None where there is no bound, or random sets reach it.
+
+    Example:
+        >>> standing(0.875, 1.0, Control(RANDOM, 3, (0.25, 0.75)))
+        0.75
+    """
+    if upper_bound is None or not upper_bound - control.mean > 1e-12 * abs(upper_bound):
+        return None
+    return (value - control.mean) / (upper_bound - control.mean)
+
+
+def doubts(
+    problem: SelectionProblem, selection: Selection, control: Control, trained: bool = True
+) -> list[str]:
+    """Reasons to doubt that a choice means anything, each with what to do; none is good.
+
+    Args:
+        problem: What was chosen from.
+        selection: The choice.
+        control: Random sets of the same size.
+        trained: False if the features come from a network with random weights.
+
+    Example:
+        >>> import fsl_basesel as fb
+        >>> problem = fb.SelectionProblem([[0.99, 0.98, 0.99], [0.98, 0.99, 0.98]], m=1, k=2)
+        >>> for doubt in doubts(problem, fb.select(problem), controls(problem)[0]):
+        ...     print(doubt[:43])
+        similarities hardly differ: random choices
+        k = 2 is more than the 1 base classes there
+    """
+    found = []
+    if not trained:
+        found.append(
+            "the network has random weights, so its features say little about the classes; take "
+            "trained weights"
+        )
+    bound = selection.value if selection.upper_bound is None else selection.upper_bound
+    room = bound - problem.floor
+    if bound - control.mean < HARDLY * room:
+        reached = 1 - (bound - control.mean) / room if room > 0 else 1.0
+        found.append(
+            f"similarities hardly differ: random choices reach {reached:.1%} of the bound; check "
+            "the features, or compare classes by --similarity centred or whitened"
+        )
+    nearest = Counter(row.neighbours[0][0] for row in selection.explanation.novel if row.neighbours)
+    name, served = max(nearest.items(), key=lambda pair: pair[1], default=("", 0))
+    if problem.n_novel >= 10 and len(selection.names) >= 5 and served > HUB * problem.n_novel:
+        found.append(
+            f"'{name}' is the nearest base class of {served} of the {problem.n_novel} novel "
+            "classes (a hub); --similarity centred --centre each often mends that"
+        )
+    base = len(selection.names) + len(problem.selected)
+    if problem.k > base:
+        found.append(
+            f"k = {problem.k} is more than the {base} base classes there are, so the missing "
+            f"neighbours count as {problem.floor:g}; choose k of at most {base}"
+        )
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.controls import controls, random_set, task_domain
+from fsl_basesel.controls import controls, doubts, random_set, standing, task_domain
 from fsl_basesel.errors import InputError
 from fsl_basesel.selectors.base import seeded
 
@@ -61,3 +61,34 @@ def test_the_same_seed_gives_the_same_sets_and_wrong_numbers_are_refused() -> No
         controls(PROBLEM, draws=0)
     with pytest.raises(InputError, match="at most 11 classes to draw but got m = 12"):
         random_set(PROBLEM.unselected, 12, seeded(0))
+
+
+def test_the_standing_is_nought_at_the_mean_of_random_sets_and_one_at_the_bound() -> None:
+    random = controls(PROBLEM)[0]
+    selection = fb.select(PROBLEM)
+    assert selection.upper_bound is not None
+    assert standing(random.mean, selection.upper_bound, random) == 0
+    assert standing(selection.upper_bound, selection.upper_bound, random) == 1
+    assert 0 < standing(random.best, selection.upper_bound, random) <= 1
+    assert standing(0.5, None, random) is None
+    assert standing(0.5, random.mean, random) is None
+
+
+def doubts_about(similarity: np.ndarray, trained: bool = True, **settings: int) -> str:
+    problem = fb.SelectionProblem(similarity, **settings)
+    return " / ".join(doubts(problem, fb.select(problem), controls(problem)[0], trained))
+
+
+def test_a_sound_choice_raises_no_doubts() -> None:
+    assert doubts_about(RNG.random((20, 60)), m=10, k=1) == ""
+
+
+def test_doubts_say_what_is_wrong_and_what_to_do() -> None:
+    alike = 0.99 + 0.01 * RNG.random((20, 60))
+    assert "similarities hardly differ: random choices reach 99" in doubts_about(alike, m=5, k=3)
+    hub = RNG.random((20, 60))
+    hub[:, 7] += 1
+    assert "'7' is the nearest base class of 20 of the 20" in doubts_about(hub, m=5, k=1)
+    assert "nearest base class" not in doubts_about(hub[:9], m=5, k=1)
+    assert "k = 9 is more than the 5 base classes" in doubts_about(RNG.random((20, 60)), m=5, k=9)
+    assert "random weights" in doubts_about(RNG.random((20, 60)), trained=False, m=5, k=1)
