@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -15,7 +16,7 @@ from fsl_basesel.data import (
     glyph_splits,
     image_folder,
 )
-from fsl_basesel.data.splitting import draw_novel, draw_parts
+from fsl_basesel.data.splitting import draw_among, draw_novel, draw_parts
 from fsl_basesel.errors import InputError
 from lightning_modules.data import BaseClassDataModule
 
@@ -88,6 +89,8 @@ class SplitDataModule(BaseClassDataModule):
         novel_source: the novel classes, where they have a source of their own.
         novel_classes: which novel classes, or how many at random: of `novel_source` if there is
             one, else of `source`. None takes all of `novel_source`, or is General Selection.
+        novel_among: draw the novel classes among these classes of `source`, or among its first so
+            many, for a narrow task; those that are not drawn stay candidates.
         candidate_classes: how many of the others to draw as candidates; None takes them all.
         pretraining: how many classes to set aside to train a first model on.
         part: "candidates" to select from the candidates, "pretraining" to train on the
@@ -111,10 +114,18 @@ class SplitDataModule(BaseClassDataModule):
         preview: int | None = None,
         shots: int = 20,
         queries: int = 100,
+        novel_among: int | list[str] | None = None,
         **options: Any,
     ) -> None:
         require_part(part)
-        here = novel_classes if novel_source is None else None
+        here: int | Sequence[int | str] | None = novel_classes if novel_source is None else None
+        if novel_among is not None:
+            if not isinstance(here, int) or isinstance(source, ClassPool):
+                raise InputError(
+                    "Expected `novel_among` with a number of `novel_classes` of the same source "
+                    f"but got {novel_classes!r}; leave one of them out."
+                )
+            here = draw_among(source, novel_among, here, split_seed)
         target: ImageSource | None = None
         if isinstance(source, ClassPool):
             if candidate_classes is not None or pretraining or here:

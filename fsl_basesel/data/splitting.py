@@ -105,6 +105,27 @@ def draw_parts(
     )
 
 
+def draw_among(
+    source: ImageSource, among: int | Sequence[int | str], count: int, seed: int
+) -> list[int]:
+    """`count` novel classes at random among these classes of a source, or its first so many.
+
+    Example:
+        >>> import torch
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(6, 1, 4, 4), range(6))
+        >>> sorted(draw_among(source, ["3", "5"], 2, seed=0)), max(draw_among(source, 3, 2, 0)) < 3
+        ([3, 5], True)
+    """
+    first = list(range(len(source)))[:among] if isinstance(among, int) else source.positions(among)
+    if not 1 <= count <= len(first):
+        raise InputError(
+            f"Expected `novel_classes` from 1 to {len(first)}, the classes of `novel_among`, but "
+            f"got {count}."
+        )
+    return [number for number in _random_order(source, seed) if number in set(first)][:count]
+
+
 def draw_novel(
     source: ImageSource, classes: int | Sequence[int | str] | None, seed: int
 ) -> ImageSource:

@@ -12,7 +12,7 @@ from fsl_basesel.data import from_dataset, split_classes
 from fsl_basesel.data.splitting import draw_parts
 from fsl_basesel.errors import InputError
 from lightning_modules.augment import CropAndFlip
-from lightning_modules.sources import DatasetDataModule, GlyphDataModule
+from lightning_modules.sources import DatasetDataModule, GlyphDataModule, SplitDataModule
 from tests.lightning_modules.runs import images_of
 
 SMALL = {"per_class": 4, "preview": 2, "shots": 1, "queries": 1, "size": 8}
@@ -107,3 +107,26 @@ def test_every_image_is_shifted_and_mirrored_on_its_own() -> None:
     assert torch.equal(CropAndFlip(0, flip=False)(images), images)
     with pytest.raises(InputError, match="`padding` to be at least 0"):
         CropAndFlip(-1)
+
+
+def test_a_narrow_task_is_drawn_among_some_classes_and_leaves_the_others_in_the_pool() -> None:
+    def made(seed: int, **options: Any) -> SplitDataModule:
+        sizes = {"preview": 1, "shots": 1, "queries": 1, "split_seed": seed}
+        return SplitDataModule(images_of(list("abcdefgh")), **(sizes | options))
+
+    tasks = set()
+    for seed in range(8):
+        data = made(seed, novel_classes=2, novel_among=["b", "d", "h"])
+        assert data.novel is not None
+        assert set(data.novel.names) < {"b", "d", "h"}
+        assert len(data.pool) == 6
+        assert not set(data.novel.names) & set(data.pool.names)
+        tasks.add(frozenset(data.novel.names))
+    assert len(tasks) > 1
+    first = made(0, novel_classes=3, novel_among=3).novel
+    assert first is not None
+    assert set(first.names) == set("abc")
+    with pytest.raises(InputError, match="`novel_classes` from 1 to 3, the classes of"):
+        made(0, novel_classes=4, novel_among=3)
+    with pytest.raises(InputError, match="`novel_among` with a number of `novel_classes`"):
+        made(0, novel_classes=["a"], novel_among=3)
