@@ -31,6 +31,9 @@ from fsl_basesel.errors import InputError
 from lightning_modules.episodes import TaskEpisodes
 from lightning_modules.resume import require_same
 
+NEWER = ("batch_size", "cost", "similarity", "limits", "extractor", "model")
+"""Settings by which a run is recognised that checkpoints of 0.1.0 lack."""
+
 # Returns images too; a command line would take a `Tensor` here for a class to be built.
 Augmentation = Callable[[Tensor], Any]
 
@@ -377,6 +380,20 @@ class BaseClassDataModule(pl.LightningDataModule):
         self._resume: dict[str, int] | None = None
 
     @property
+    def trainer(self) -> pl.Trainer | None:
+        """The Trainer of the run, if there is one."""
+        return self._trainer
+
+    @trainer.setter
+    def trainer(self, trainer: pl.Trainer | None) -> None:
+        """Told by Lightning when a run begins, before it looks for a checkpoint to resume from."""
+        self._trainer = trainer
+        for callback in getattr(trainer, "callbacks", ()):
+            prepare = getattr(callback, "before_checkpoints_are_found", None)
+            if callable(prepare):
+                prepare(trainer, self)
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the base classes chosen so far, in label order."""
         return tuple(self.pool.names[c] for c in self._chosen)
@@ -550,24 +567,54 @@ class BaseClassDataModule(pl.LightningDataModule):
             "data seed": self.seed,
             "val_per_class": self.val_per_class,
             "min_epoch_images": self.min_epoch_images,
+            "batch_size": self.batch_size,
         }
 
     def state_dict(self) -> dict[str, Any]:
         """The classes in label order and the place in the epoch, as plain types."""
         train = self._loaders.get("train")
         position = self._resume if train is None else train[1].state_dict()
-        return {"identity": self.identity(), "classes": list(self.classes), "position": position}
+        return {
+            "identity": self.identity(),
+            "classes": list(self.classes),
+            "position": position,
+            "processes": self._rank_and_world()[1],
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the classes and the place in the epoch; refuse another pool, task or seed."""
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         if fitting:
-            require_same(state_dict["identity"], self.identity())
+            require_same(state_dict["identity"], self.identity(), NEWER)
         elif state_dict["identity"]["pool"] != self.pool.fingerprint:
             return  # another pool may be evaluated with the weights of a checkpoint
         self.clear_classes()
         self.add_classes(state_dict["classes"])
         self._resume = state_dict["position"] if fitting else None
+        if fitting:
+            self._check_processes(state_dict.get("processes"))
+
+    def _check_processes(self, before: int | None) -> None:
+        """Allow another number of processes at the start of an epoch only."""
+        _, now = self._rank_and_world()
+        if before in (None, now):
+            return
+        batches = 0 if self._resume is None else self._resume["batches"]
+        if batches not in (0, self.batches_of_an_epoch(before)):
+            raise InputError(
+                f"Expected {before} process(es), as when the checkpoint was written in the middle "
+                f"of an epoch, but got {now}; resume with {before}, or from the end of an epoch."
+            )
+        warnings.warn(
+            f"The run goes on with {now} process(es) instead of {before}: a step now has "
+            f"{self.batch_size * now} images instead of {self.batch_size * before}.",
+            stacklevel=2,
+        )
+
+    def batches_of_an_epoch(self, world: int = 1) -> int:
+        """Training batches of an epoch in each of `world` processes, with the present classes."""
+        images = max(len(self.training_images()), self.min_epoch_images)
+        return batch_count(images, self.batch_size, world)
 
     def teardown(self, stage: str) -> None:
         """Let worker processes go."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import whole_file
 
 FITTING = "fit_loop"
+LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 _SHOWN = {"selector": "method", "start": "selected"}
 """Arguments that checkpoints have under an older name."""
 
@@ -35,7 +40,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self._check = check
 
     def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Read a checkpoint and check it."""
+        """Read a checkpoint and check it; a damaged one is refused before anything is loaded."""
+        if _is_local_file_protocol(path):
+            require_whole(Path(path))
         checkpoint = super().load_checkpoint(path, *args, **kwargs)
         self._check(checkpoint)
         return checkpoint
@@ -43,12 +50,55 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write `checkpoint` to `path`, whole or not at all."""
+        """Write `checkpoint` to `path`, whole or not at all; the `last.ckpt` before it is kept."""
         if storage_options is not None or not _is_local_file_protocol(path):
             super().save_checkpoint(checkpoint, path, storage_options)
             return
         with whole_file(path) as file:
             torch.save(checkpoint, file)
+            if Path(path).name == LAST:
+                _keep_previous(Path(path))
+
+
+def _keep_previous(last: Path) -> None:
+    """Give the present `last.ckpt` the name `previous.ckpt` as well, just before it is replaced."""
+    part = last.with_name(f".{PREVIOUS}.part")
+    part.unlink(missing_ok=True)
+    if last.exists():
+        try:
+            os.link(last, part)
+        except OSError:  # a file system without links
+            shutil.copyfile(last, part)
+        os.replace(part, last.with_name(PREVIOUS))
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, by the checksums of the zip file it is; None if it is whole.
+
+    Example:
+        >>> damage(Path("nosuch.ckpt"))
+        'it is not there'
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            first = archive.testzip()
+    except FileNotFoundError:
+        return "it is not there"
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        return f"it cannot be read: {error}"
+    return None if first is None else f"the checksum of {first} is wrong"
+
+
+def require_whole(path: Path) -> None:
+    """Refuse a damaged checkpoint and name the newest whole one beside it."""
+    wrong = damage(path)
+    if wrong is None:
+        return
+    others = [other for other in path.parent.glob("*.ckpt") if other != path]
+    others.sort(key=lambda other: other.stat().st_mtime, reverse=True)
+    whole = next((other for other in others if damage(other) is None), None)
+    way = "start anew, without `ckpt_path`" if whole is None else f"resume from {whole}"
+    raise InputError(f"Expected {path} to be a whole checkpoint but {wrong}; {way}.")
 
 
 def settled(loops: dict[str, Any]) -> dict[str, Any]:
@@ -89,12 +139,15 @@ def settled(loops: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
-def require_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def require_same(
+    saved: Mapping[str, Any], here: Mapping[str, Any], newer: Collection[str] = ()
+) -> None:
     """Refuse a checkpoint whose settings differ from those of the run that is to go on.
 
     Args:
         saved: settings the checkpoint was written with.
         here: settings of this run.
+        newer: settings that a checkpoint of an older version may lack.
 
     Raises:
         InputError: with every setting that differs, its value in the checkpoint and here.
@@ -112,7 +165,7 @@ def require_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     differing = [
         f"{_SHOWN.get(name, name)} was {before!r} and is now {now!r}"
         for name, (before, now) in values.items()
-        if before != now
+        if before != now and not (name in newer and name not in saved)
     ]
     if differing:
         raise InputError(

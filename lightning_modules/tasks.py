@@ -118,6 +118,10 @@ class SelectedTasks(BaseClassDataModule):
         self.ways, self.shots, self.queries = ways, shots, queries
         self.tasks, self.eval_tasks = tasks, eval_tasks or tasks
 
+    def batches_of_an_epoch(self, world: int = 1) -> int:
+        """Training tasks of an epoch in each process."""
+        return self.tasks
+
     def _loader_settings(self, part: str) -> dict[str, Any]:
         """What a loader of tasks of this part is made with, images and epoch aside."""
         rank, world = self._rank_and_world()

@@ -9,20 +9,25 @@ chooses again, from the same weights, what it chose before.
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 
 from fsl_basesel import checks
+from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.record import save_classes, save_pictures
@@ -33,9 +38,9 @@ from fsl_basesel.similarity import ClassCentroids, SimilarityFunction, known_sim
 from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
-from lightning_modules.data import BaseClassDataModule, batch_count, step_seed
+from lightning_modules.data import NEWER, BaseClassDataModule, step_seed
 from lightning_modules.features import centroids_of, feature_function
-from lightning_modules.resume import AtomicCheckpointIO, require_same, settled
+from lightning_modules.resume import LAST, AtomicCheckpointIO, damage, require_same, settled
 
 Result = TypeVar("Result")
 
@@ -100,6 +105,7 @@ class SelectionCallback(pl.Callback):
         """The data module of the run."""
         self._stage_begins = False
         self._before: dict[str, Any] = {}
+        self._model: str | None = None
         self._centroids: tuple[ClassCentroids, ClassCentroids | None] | None = None
 
     @abstractmethod
@@ -161,7 +167,46 @@ class SelectionCallback(pl.Callback):
             "mu": self.mu,
             "selector": repr(self.method),
             "seed": self.seed,
+            "cost": None if self.cost is None else fingerprint([repr(self.cost)]),
+            "model": self._model,
         }
+
+    def before_checkpoints_are_found(self, trainer: pl.Trainer, data: BaseClassDataModule) -> None:
+        """Have `ckpt_path="last"` find this run: a `last.ckpt` is kept, in any version's folder.
+
+        Without a folder of its own, a run writes to a new `version_i` each time it is started, and
+        Lightning looks for the last checkpoint in the new one only. If that is so, the newest
+        checkpoint of this very run is looked for in the folders of the versions before.
+        """
+        savers = [one for one in callbacks_of(trainer) if isinstance(one, ModelCheckpoint)]
+        if savers and not any(one.save_last or f"{one.filename}.ckpt" == LAST for one in savers):
+            savers[0].save_last = True
+        for saver in savers:
+            if saver.dirpath is None:
+                saver._find_last_checkpoints = partial(self._last_checkpoints, data, saver)  # type: ignore[method-assign]
+
+    def _last_checkpoints(
+        self, data: BaseClassDataModule, saver: ModelCheckpoint, trainer: pl.Trainer
+    ) -> set[str]:
+        found = type(saver)._find_last_checkpoints(saver, trainer)
+        if found or not trainer.loggers:
+            return found
+        logger = trainer.loggers[0]
+        root = Path(logger.save_dir or trainer.default_root_dir) / str(logger.name)
+        paths = sorted(root.glob("version_*/checkpoints/last*.ckpt"), key=os.path.getmtime)
+        self.data, self._model = data, _described(trainer.lightning_module)
+        own = (path for path in reversed(paths) if self._is_own(path))
+        return {str(path) for path in itertools.islice(own, 1)}
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether a file is a whole checkpoint of this run; its weights are not read."""
+        if damage(path) is not None:
+            return False
+        try:
+            self._require_own(torch.load(path, "cpu", weights_only=True, mmap=True))
+        except (InputError, KeyError, TypeError, RuntimeError, UnpicklingError):
+            return False
+        return True
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Check that this can work, and have the data module ask here before it makes a loader."""
@@ -177,6 +222,7 @@ class SelectionCallback(pl.Callback):
         if self.needs_features() and not compatibility.builds_itself_later(pl_module):
             feature_function(pl_module, self.features)
         self.data, self.stage_state, self.records, self._stage_begins = data, None, [], False
+        self._model = _described(pl_module)
         data.clear_classes()
         data.capacity = self.schedule.sizes[-1]
         data.chooser = partial(self._choose_if_due, trainer, pl_module)
@@ -228,8 +274,7 @@ class SelectionCallback(pl.Callback):
         self._tell_epochs(trainer, pl_module, self.stage_state)
         if stage == 0:
             self.activate(pl_module)
-        images = max(len(data.training_images()), data.min_epoch_images)
-        batches = batch_count(images, data.batch_size, trainer.world_size)
+        batches = data.batches_of_an_epoch(trainer.world_size)
         compatibility.require_validation_possible(trainer, batches, stage)
 
     def _save_for_report(self, stage: int, folder: Path) -> None:
@@ -344,7 +389,7 @@ class SelectionCallback(pl.Callback):
             )
         assert self.data is not None
         saved = state["settings"] | state["data"]["identity"]
-        require_same(saved, self.settings() | self.data.identity())
+        require_same(saved, self.settings() | self.data.identity(), NEWER)
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -365,6 +410,12 @@ class SelectionCallback(pl.Callback):
             trainer.fit_loop.max_epochs = self._before["max_epochs"]
             trainer.strategy.checkpoint_io = self._before["checkpoint_io"]
             self._before = {}
+
+
+def _described(pl_module: pl.LightningModule) -> str:
+    """The class of a model and the name of its backbone, if it has one."""
+    backbone = pl_module.hparams.get("backbone")
+    return type(pl_module).__name__ + (f"({backbone})" if isinstance(backbone, str) else "")
 
 
 def in_first_process(trainer: pl.Trainer, work: Callable[[], Result]) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from fsl_basesel.errors import InputError
-from lightning_modules import BaseClassDataModule, SelectBaseClasses
+from lightning_modules import BaseClassDataModule, BaseClassifier, SelectBaseClasses
 from tests.lightning_modules.runs import (
     tiny_cold_start,
     tiny_data,
@@ -62,6 +63,7 @@ def test_the_same_run_is_resumed(checkpoint: Path) -> None:
         ({"k": 1, "lam": 0.5}, r"k was 2 and is now 1; lam was 0\.0 and is now 0\.5"),
         ({"method": "greedy-target"}, "method was 'Auto"),
         ({"warm_start": True}, "warm_start was False and is now True"),
+        ({"cost": [1.0] * 12, "mu": 0.1}, "mu was 0.0 and is now 0.1; cost was None and is now"),
     ],
 )
 def test_another_schedule_seed_or_objective_is_refused(
@@ -84,6 +86,60 @@ def test_another_pool_task_or_order_is_refused(checkpoint: Path) -> None:
         resume(checkpoint, tiny_data(seed=4))
     with pytest.raises(InputError, match="min_epoch_images was 0 and is now 50"):
         resume(checkpoint, tiny_data(min_epoch_images=50))
+    with pytest.raises(InputError, match="batch_size was 4 and is now 2"):
+        resume(checkpoint, tiny_data(batch_size=2))
+
+
+def test_another_model_is_refused(checkpoint: Path) -> None:
+    trainer = tiny_trainer(checkpoint.parent / "other", tiny_cold_start())
+    with pytest.raises(InputError, match=r"model was 'BaseClassifier' and is now .*\(conv3\)'"):
+        trainer.fit(BaseClassifier("conv3"), tiny_data(), ckpt_path=checkpoint)
+
+
+def test_settings_that_an_older_version_did_not_save_are_not_compared(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    content = torch.load(checkpoint, weights_only=True)
+    state = content["callbacks"]["ColdStartSelection"]
+    for newer in ("cost", "model"):
+        del state["settings"][newer]
+    for data in (state["data"], content["BaseClassDataModule"]):
+        del data["identity"]["batch_size"], data["processes"]
+    torch.save(content, tmp_path / "old.ckpt")
+    assert len(resume(tmp_path / "old.ckpt").classes) == 7
+
+
+@pytest.mark.parametrize("position", [0.02, 0.3, 0.5, 0.7, 0.98])
+def test_a_flipped_bit_is_seen_and_the_whole_checkpoint_named(
+    checkpoint: Path, tmp_path: Path, position: float
+) -> None:
+    content = bytearray(checkpoint.read_bytes())
+    with zipfile.ZipFile(checkpoint) as archive:  # between its parts it has bytes that nobody reads
+        parts = sorted(archive.infolist(), key=lambda part: part.file_size)[-5:]
+        part = parts[int(position * len(parts))]
+        start = content.index(archive.read(part), part.header_offset)
+    content[start + int(position * part.file_size)] ^= 4
+    (tmp_path / "last.ckpt").write_bytes(content)
+    with pytest.raises(InputError, match=r"last.ckpt to be a whole .*; start anew"):
+        resume(tmp_path / "last.ckpt")
+    (tmp_path / "previous.ckpt").write_bytes(checkpoint.read_bytes())
+    with pytest.raises(InputError, match=r"resume from .*previous\.ckpt"):
+        resume(tmp_path / "last.ckpt")
+    (tmp_path / "last.ckpt").write_bytes(content[:1000])
+    with pytest.raises(InputError, match=r"cannot be read: .*; resume from .*previous\.ckpt"):
+        resume(tmp_path / "last.ckpt")
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    saving = ModelCheckpoint(tmp_path, filename="last", enable_version_counter=False)
+    trainer = tiny_trainer(tmp_path, tiny_cold_start(), saving, max_epochs=3, limit_train_batches=2)
+    trainer.fit(tiny_model(), tiny_data())
+    assert sorted(path.name for path in tmp_path.glob("*.ckpt")) == ["last.ckpt", "previous.ckpt"]
+    epochs = [
+        torch.load(tmp_path / f"{name}.ckpt", weights_only=True)["epoch"]
+        for name in ("previous", "last")
+    ]
+    assert epochs == [1, 2]
 
 
 def test_a_refused_checkpoint_leaves_no_class_expanded(checkpoint: Path) -> None:

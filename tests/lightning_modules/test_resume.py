@@ -84,7 +84,8 @@ def test_a_write_that_fails_half_way_leaves_the_old_checkpoint(
     assert torch.load(path, weights_only=True) == {"a": 1}
     io.save_checkpoint({"a": 3}, path)
     assert torch.load(path, weights_only=True) == {"a": 3}
-    assert [file.name for file in path.parent.iterdir()] == ["last.ckpt"]
+    assert {file.name for file in path.parent.iterdir()} == {"last.ckpt", "previous.ckpt"}
+    assert torch.load(path.with_name("previous.ckpt"), weights_only=True) == {"a": 1}
 
 
 def test_lightning_would_resume_the_last_step_of_an_epoch_wrongly(tmp_path: Path) -> None:
