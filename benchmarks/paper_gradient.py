@@ -12,8 +12,6 @@ method as fast as we could make it without leaving it.
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fsl_basesel.compiled import kernel
 from fsl_basesel.multilinear import SortedRows
@@ -25,12 +23,12 @@ ROWS_PER_BLOCK = 4
 
 def gradient(
     rows: SortedRows,
-    x: Tensor,
+    x: np.ndarray,
     k: int,
     n_rows: int | None = None,
     epsilon: float = EPSILON,
     suffix_sums: bool = False,
-) -> Tensor:
+) -> np.ndarray:
     """dF/dx `[|B|]` at one point `x`, by O(K |B|²) work a row.
 
     Args:
@@ -42,8 +40,7 @@ def gradient(
         suffix_sums: Go beyond the paper where the first pruning applies.
     """
     count = rows.n_novel if n_rows is None else min(n_rows, rows.n_novel)
-    values, order = rows.values.numpy(), rows.order.numpy()
-    point = x.double().numpy()
+    values, order, point = rows.values, rows.order, x
 
     def block(start: int, stop: int) -> np.ndarray:
         slopes = np.zeros(len(point))
@@ -55,7 +52,7 @@ def gradient(
     total = np.zeros(len(point))
     for part in map_blocks(block, count, ROWS_PER_BLOCK):
         total += part
-    return torch.from_numpy(total / (count * k))
+    return total / (count * k)
 
 
 @kernel

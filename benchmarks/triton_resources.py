@@ -16,8 +16,8 @@ from typing import Any
 
 from fsl_basesel.errors import InputError
 
-TARGETS = ("sm_80", "sm_90", "gfx942")
-KERNELS = ("walk", "summarise", "forward", "backward", "replay", "slope", "move")
+TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
+KERNELS = ("summarise", "forward", "backward", "replay")
 STATE_COUNTS = (1, 3, 5, 10, 32)
 ALIGNED = ("width", "values_stride", "order_stride", "chunk")  # multiples of 16 in padded rows
 
@@ -52,7 +52,6 @@ def measure(
     targets: Sequence[str] = TARGETS,
     states: Sequence[int] = STATE_COUNTS,
     *,
-    atomic: bool = True,
     double: bool = False,
     padded: bool = True,
     single: bool = False,
@@ -63,8 +62,7 @@ def measure(
         kernels: names out of `KERNELS`.
         targets: `sm_<number>` or an AMD architecture such as `gfx942`.
         states: numbers of states (K).
-        atomic: gradients by atomic additions, the default, or dense for `deterministic=True`.
-        double: float64 states and probabilities; rounding always has them.
+        double: float64 states and probabilities.
         padded: rows as `place_rows` leaves them, or rows of any length.
         single: one vector x, for which the launcher compiles a variant of its own.
 
@@ -72,43 +70,36 @@ def measure(
         InputError: where Triton is missing or set to interpret.
     """
     for kernel in kernels:
-        for k in states[:1] if kernel == "move" else states:  # a move knows nothing of K
+        for k in states:
             for target in targets:
-                yield _compile(
-                    kernel, target, k, atomic=atomic, double=double, padded=padded, single=single
-                )
+                yield _compile(kernel, target, k, double=double, padded=padded, single=single)
 
 
 def _compile(
-    name: str, target: str, k: int, *, atomic: bool, double: bool, padded: bool, single: bool
+    name: str, target: str, k: int, *, double: bool, padded: bool, single: bool
 ) -> Resources:
     triton = _triton()
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from fsl_basesel.multilinear.triton import exchange, pipage, scan, walk
+    from fsl_basesel.multilinear.triton import scan
     from fsl_basesel.multilinear.triton.launch import compile_options
     from fsl_basesel.multilinear.triton.settings import BLOCK, scan_unroll, tile_width
 
     if name not in KERNELS:
         raise InputError(f"Expected a kernel out of {', '.join(KERNELS)} but got {name!r}")
-    rounding = name in ("slope", "move")
-    double = double or rounding  # rounding compares slopes, which float32 would confuse
     words = 2 * k if double else k
     nvidia = target.startswith("sm_")
     gpu = GPUTarget("cuda", int(target[3:]), 32) if nvidia else GPUTarget("hip", target, 64)
-    module = walk if name == "walk" else exchange if rounding else scan
-    function = getattr(module, f"{name}_kernel")
-    # The scans over chunks and the slope take a row a thread and one warp a program.
-    lanes = BLOCK if name in ("walk", "summarise", "replay") else gpu.warp_size
+    function = getattr(scan, f"{name}_kernel")
+    # The scans over chunks take a row for each thread and one warp for each program.
+    lanes = BLOCK if name in ("summarise", "replay") else gpu.warp_size
     constants = {
         "K": k,
-        "TILE": pipage.TILE if rounding else tile_width(k, 8 if double else 4),
+        "TILE": tile_width(k, 8 if double else 4),
         "UNROLL": scan_unroll(words),
-        "BLOCK": pipage.PARTIALS if name == "move" else lanes,
-        "WHOLE": pipage.WHOLE,
+        "BLOCK": lanes,
         "DTYPE": triton.language.float64 if double else triton.language.float32,
-        "ATOMIC": atomic,
     }
     if single:
         constants["n_samples"] = 1
@@ -152,8 +143,7 @@ def _triton() -> Any:
 def _argument_type(name: str, constants: dict[str, Any], double: bool) -> str:
     if name in constants:
         return "constexpr"
-    fixed = {"values_ptr": "*fp32", "order_ptr": "*u16", "eps": "fp32"}
-    fixed |= dict.fromkeys(("live_ptr", "queue_ptr", "ends_ptr"), "*i32")
+    fixed = {"values_ptr": "*fp32", "order_ptr": "*i32", "live_ptr": "*i32", "eps": "fp32"}
     state = "*fp64" if double else "*fp32"
     return fixed.get(name, state if name.endswith("_ptr") else "i32")
 
@@ -199,7 +189,7 @@ def _warps_resident(registers: int, shared: int, warps: int, nvidia: bool) -> in
 
 def _row(found: Sequence[Resources]) -> str:
     """One kernel with one K on every target: registers, and resident warps in brackets."""
-    kernel, k = found[0].kernel, "-" if found[0].kernel == "move" else found[0].k
+    kernel, k = found[0].kernel, found[0].k
     cells = (f"{one.registers} ({one.warps_resident})" for one in found)
     most = max(one.spills for one in found), max(one.shared for one in found)
     return f"| {kernel} | {k} | {' | '.join(cells)} | {most[0]} | {most[1]} |"
@@ -211,7 +201,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
     parser.add_argument("--kernel", action="append", choices=KERNELS, help="default: all")
     parser.add_argument("--k", action="append", type=int, help=f"default: {STATE_COUNTS}")
-    parser.add_argument("--dense", action="store_true", help="the variants without atomics")
     parser.add_argument("--double", action="store_true", help="float64 states")
     parser.add_argument("--unpadded", action="store_true", help="rows of any length")
     args = parser.parse_args(arguments)
@@ -223,7 +212,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args.kernel or KERNELS,
         targets,
         args.k or STATE_COUNTS,
-        atomic=not args.dense,
         double=args.double,
         padded=not args.unpadded,
     ):

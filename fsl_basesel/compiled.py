@@ -16,9 +16,8 @@ PACKAGE = Path(__file__).parent
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `function` on first use, keep the machine code on disk, run it without the GIL.
 
-    No `fastmath`: sums keep the order they are written in, so every machine gets the same bits (but
-    for products and sums that `multilinear.registers` fuses where the processor can), and no
-    process-wide floating-point mode is touched. Threads come from `fsl_basesel.parallel`, not
+    No `fastmath`: sums keep the order they are written in, so every machine gets the same bits, and
+    no process-wide floating-point mode is touched. Threads come from `fsl_basesel.parallel`, not
     from numba's own pool, which neither survives a fork nor allows calls from several threads.
 
     Where neither the package folder nor the user's cache folder can be written (a read-only disk),
@@ -38,6 +37,14 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         return numba.njit(**options)(function)
 
 
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of kernels, compiled as if it were written where it is called.
+
+    Numba compiles an ordinary kernel once by itself and once more in each kernel that calls it.
+    """
+    return numba.njit(inline="always", error_model="numpy")(function)
+
+
 def forget_stale_code(package: Path) -> bool:
     """Drop the machine code of `package` if any file with kernels has changed since it was made.
 
@@ -49,7 +56,7 @@ def forget_stale_code(package: Path) -> bool:
         Whether anything was dropped.
     """
     texts = (path.read_bytes() for path in sorted(package.rglob("*.py")))
-    marks = (b"@kernel", b"@intrinsic")
+    marks = (b"@kernel", b"@inlined", b"@intrinsic")
     digest = hashlib.sha256(b"".join(text for text in texts if any(m in text for m in marks)))
     stamp = package / "__pycache__" / f"kernels-{digest.hexdigest()[:16]}.stamp"
     if stamp.exists():

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fsl_basesel import checks, topk
+from fsl_basesel import checks, extension, topk
 from fsl_basesel.errors import InputError
-from fsl_basesel.extension import MultilinearExtension
+from fsl_basesel.multilinear import SortedRows
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.similarity import (
     ArrayLike,
@@ -34,7 +34,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class SelectionProblem(MultilinearExtension):
+class SelectionProblem:
     """Choose `m` of the candidate classes for a set of novel classes; validated once, immutable.
 
     The objective, with `f` the similarities, `B_s` the classes already selected and `U` the choice:
@@ -218,12 +218,11 @@ class SelectionProblem(MultilinearExtension):
         return self.__dict__.get("_first", self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: without what can be computed again (torch pickles no `uint16`)."""
+        """For pickle and copy: without what can be computed again."""
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_first", "_prefix")
-            and not isinstance(getattr(type(self), name, None), cached_property)
+            if name != "_first" and not isinstance(getattr(type(self), name, None), cached_property)
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -353,6 +352,13 @@ class SelectionProblem(MultilinearExtension):
         return self.sum_over_shards(np.concatenate(pieces)) / self.n_novel
 
     @cached_property
+    def sorted_rows(self) -> SortedRows:
+        """Every row in falling order, for the multilinear extension; sorted once for a matrix."""
+        if self._owner is not self and self._owner.floor == self.floor:
+            return self._owner.sorted_rows
+        return SortedRows.from_columns(self.columns, self.floor)
+
+    @cached_property
     def modular(self) -> np.ndarray:
         """`[|B|]` float64: what each class costs whatever else is in (lambda and mu terms)."""
         # 1 / (|B_s| + m) as in Eq. 3, not 1 / m as in Eq. 6 (correction 5 in docs/paper.md).
@@ -424,6 +430,14 @@ class SelectionProblem(MultilinearExtension):
 
         map_blocks(work, len(which), COLUMN_BLOCK)
         return sums
+
+    def multilinear(self, x: ArrayLike, backend: str = "auto") -> float | np.ndarray | torch.Tensor:
+        """F(x), the expectation of h; see `fsl_basesel.extension.multilinear`."""
+        return extension.multilinear(self, x, backend)
+
+    def gradient(self, x: ArrayLike, backend: str = "auto") -> Any:
+        """dF/dx, exact; see `fsl_basesel.extension.gradient`."""
+        return extension.gradient(self, x, backend)
 
     def similarity_ratio(self, indices: Iterable[int]) -> torch.Tensor:
         """Similarity Ratio (Eq. 1) of every novel class with the base set B_s + U, `[|N|]`.

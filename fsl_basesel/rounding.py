@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fsl_basesel.compiled import kernel
+from fsl_basesel import extension
+from fsl_basesel.compiled import inlined, kernel
 from fsl_basesel.errors import InputError
-from fsl_basesel.prefixes import SLACK, Prefixes, Room, live_lengths, live_prefixes, refresh
+from fsl_basesel.prefixes import SLACK, Prefixes, Scratch, live_lengths, live_prefixes, refresh
 from fsl_basesel.problem import SelectionProblem
 
 TIE = 1e-12  # share of the objective's size below which gradients are equal: the lower index gains
@@ -29,7 +30,7 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     meanwhile the order of the two has changed, until one is whole and the next takes its place.
 
     Args:
-        problem: the objective; `problem.sorted_rows` must be on the CPU.
+        problem: the objective.
         x: `[|B|]` probabilities that sum to m over B_u.
 
     Example:
@@ -39,9 +40,7 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     """
     x = _checked(problem, x)
     x[list(problem.selected)] = 1.0
-    rows = problem.sorted_rows
-    values, order = rows.values.numpy(), rows.order.numpy()
-    best = values[:, 0].astype(np.float64) - problem.floor
+    best = problem.sorted_rows.values[:, 0].astype(np.float64) - problem.floor
     tie = TIE * (problem.mean_over_rows(best) + float(np.abs(problem.modular).max()))
     _exchange_many(problem, x, tie)
     queue = _queue(problem, x, tie)
@@ -50,14 +49,11 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     ends = np.array([0, len(queue) - 1])
     slack = SLACK
     while ends[0] < ends[1]:
-        lists = live_prefixes(values, order, problem.floor, x, counted, slack)
-        room = Room.of(lists, counted)
+        lists = live_prefixes(problem, x, slack)
+        scratch = Scratch.of(lists, counted)
         before = ends.copy()
-        if problem.shards > 1:
-            _exchange_together(problem, x, queue, ends, tie, lists, room)
-        else:
-            _exchange(x, queue, ends, problem.modular, counted, scale, tie, lists, room)
-        del lists, room  # before the next ones are made
+        _exchange(x, queue, ends, problem.modular, counted, scale, tie, lists, scratch)
+        del lists, scratch  # before the next ones are made
         if (ends == before).all():  # even fresh lists did not reach: take them longer
             slack = slack * SLACK
     return _whole(problem, x)
@@ -66,7 +62,7 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
 def _queue(problem: SelectionProblem, x: np.ndarray, tie: float) -> np.ndarray:
     """Fractional coordinates by falling gradient, ties by index."""
     open_ = np.flatnonzero((x > 0) & (x < 1) & ~problem.is_selected)
-    gradient = problem.gradient(x).numpy()[open_]
+    gradient = extension.gradient(problem, x)[open_]
     by_gradient = np.argsort(-gradient, kind="stable")
     gaps = -np.diff(gradient[by_gradient], prepend=gradient[by_gradient[:1]])
     group = np.empty(len(open_), np.int64)
@@ -80,23 +76,23 @@ def _exchange_many(problem: SelectionProblem, x: np.ndarray, tie: float) -> None
     That happens where m is a small part of |B|. What is moved at a time is cut down until F has not
     fallen; a single pair never lowers it.
     """
-    order = problem.sorted_rows.order.numpy()
+    counted = min(problem.k, problem.n_candidates)
     while True:
-        lengths, _ = live_lengths(order, x, min(problem.k, problem.n_candidates), SLACK)
-        steps = problem.sum_over_shards(np.array([np.square(lengths.astype(np.float64)).sum()]))
-        if steps[0] <= LONG or len(queue := _queue(problem, x, tie)) < 2:
+        here, _ = live_lengths(problem.sorted_rows.order, x, counted, SLACK)
+        steps = np.square(problem.all_rows(here).astype(np.float64)).sum()
+        if steps <= LONG or len(queue := _queue(problem, x, tie)) < 2:
             return
-        value, budget = problem.multilinear(x), max(1.0, SHARE * problem.m)
+        value, budget = extension.multilinear(problem, x), max(1.0, SHARE * problem.m)
         while True:
             trial = x.copy()
             pairs = _move_many(trial, queue, budget)
-            if pairs == 1 or problem.multilinear(trial) >= value - tie:
+            if pairs == 1 or extension.multilinear(problem, trial) >= value - tie:
                 break
             budget /= 8
         x[:] = trial
 
 
-def randomised_pipage(
+def randomized_pipage(
     problem: SelectionProblem, x: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
     """Round `x` to m columns at random, each with its probability; ascending.
@@ -111,7 +107,7 @@ def randomised_pipage(
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.1, 0.7], [0.2, 0.8, 0.6]], m=1, k=1)
-        >>> len(randomised_pipage(problem, np.array([0.2, 0.5, 0.3]), np.random.default_rng(0)))
+        >>> len(randomized_pipage(problem, np.array([0.2, 0.5, 0.3]), np.random.default_rng(0)))
         1
     """
     x = _checked(problem, x)
@@ -140,7 +136,7 @@ def _whole(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     return np.sort(ranked[: problem.m])
 
 
-@kernel
+@inlined
 def _move(x: np.ndarray, p: int, q: int) -> None:
     """Move as much probability from q to p as fits; at least one of them becomes whole."""
     room, stock = 1.0 - x[p], x[q]
@@ -192,75 +188,34 @@ def _exchange(
     scale: float,
     tie: float,
     lists: Prefixes,
-    room: Room,
+    scratch: Scratch,
 ) -> None:
     """Exchange until one coordinate is left, half of the queue is done, or a list is too short.
 
     The slopes of the candidate that stays change only in the rows it shares with the one that left.
     """
-    slopes_p, slopes_q = np.empty(len(room.todo)), np.empty(len(room.todo))
-    top, bottom = ends[0], ends[1]
-    half = (bottom - top) // 2
-    met_p, met_q = -1, -1  # the candidate whose change p and q have to hear of; all is new if -1
-    while top < bottom and (bottom - top > half or half == 0):
-        p, q = queue[top], queue[bottom]
-        if not refresh(x, k, p, met_p, lists, room, slopes_p):
-            break
-        if not refresh(x, k, q, met_q, lists, room, slopes_q):
-            break
+    half = (ends[1] - ends[0]) // 2
+    met = scratch.met
+    while ends[0] < ends[1] and (ends[1] - ends[0] > half or half == 0):
+        p, q = queue[ends[0]], queue[ends[1]]
         difference = modular[q] - modular[p]
-        for i in range(lists.column_starts[p + 1] - lists.column_starts[p]):
-            difference += slopes_p[i] * scale
-        for i in range(lists.column_starts[q + 1] - lists.column_starts[q]):
-            difference -= slopes_q[i] * scale
+        for side in range(2):
+            u = queue[ends[side]]
+            if not refresh(x, k, u, met[side], lists, scratch, side):
+                return
+            for i in range(lists.column_starts[u + 1] - lists.column_starts[u]):
+                slope = scratch.slopes[side, i] * scale
+                difference += slope if side == 0 else -slope
         if abs(difference) <= tie:
             difference = float(q - p)
         if difference > 0.0:
             _move(x, p, q)
         else:
             _move(x, q, p)
-        met_p, met_q = q, p
+        met[0], met[1] = q, p
         if x[p] == 0.0 or x[p] == 1.0:
-            top += 1
-            met_p = -1
+            ends[0] += 1
+            met[0] = -1
         if x[q] == 0.0 or x[q] == 1.0:
-            bottom -= 1
-            met_q = -1
-    ends[0], ends[1] = top, bottom
-
-
-def _exchange_together(
-    problem: SelectionProblem,
-    x: np.ndarray,
-    queue: np.ndarray,
-    ends: np.ndarray,
-    tie: float,
-    lists: Prefixes,
-    room: Room,
-) -> None:
-    """`_exchange` for rows on several processes: two slopes are summed over them an exchange."""
-    scale = problem.n_novel * problem.k
-    half = (ends[1] - ends[0]) // 2
-    slopes, counted = np.empty(len(room.todo)), min(problem.k, problem.n_candidates)
-    while ends[0] < ends[1] and (ends[1] - ends[0] > half or half == 0):
-        pair = queue[ends]
-        local = [_slope(x, counted, u, lists, room, slopes) for u in pair]
-        both = problem.sum_over_shards(np.array(local)) / scale - problem.modular[pair]
-        if np.isnan(both).any():
-            break  # on every process alike: a NaN of one spoils the sum of all
-        difference = both[0] - both[1]
-        takes = pair[1] > pair[0] if abs(difference) <= tie else difference > 0
-        _move(x, *(pair if takes else pair[::-1]))
-        ends[0] += x[pair[0]] in (0.0, 1.0)
-        ends[1] -= x[pair[1]] in (0.0, 1.0)
-
-
-@kernel
-def _slope(x: np.ndarray, k: int, u: int, lists: Prefixes, room: Room, slopes: np.ndarray) -> float:
-    """Sum over rows of the slope of one candidate, NaN if a list no longer reaches far enough."""
-    if not refresh(x, k, u, -1, lists, room, slopes):
-        return np.nan
-    total = 0.0
-    for i in range(lists.column_starts[u + 1] - lists.column_starts[u]):
-        total += slopes[i]
-    return total
+            ends[1] -= 1
+            met[1] = -1

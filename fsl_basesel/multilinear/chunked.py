@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
+from fsl_basesel.multilinear.placed import on_device
+from fsl_basesel.multilinear.sorted_rows import SortedRows
 
-ROWS_PER_CHUNK = 256  # novel classes walked together
+ROWS, ELEMENTS = 256, 1 << 23  # most novel classes, and most slopes, in a chunk
 STEPS_PER_CHECK = 64  # positions between two looks at how much probability is left
 EPSILON = {torch.float64: 1e-14, torch.float32: 1e-7}
 
@@ -15,34 +16,29 @@ EPSILON = {torch.float64: 1e-14, torch.float32: 1e-7}
 def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """F(x) and dF/dx, `[S]` and `[S, |B|]`, by the W form of the forward-backward pass.
 
-    Novel classes are taken in chunks, and a chunk's walk stops where every row has its K+1 entries
-    almost surely, so memory is O(S * chunk * live prefix * K) whatever |N| is. Works on any torch
-    device and runs no host synchronisation but the one look every `STEPS_PER_CHECK` positions.
-
-    Raises:
-        PrefixTooShortError: the rows hold only a prefix and a walk ran past it.
+    Novel classes are taken in chunks, and the walk of a chunk stops where every row has its K+1
+    entries almost surely, so memory is O(S * chunk * live prefix * K) whatever |N| is. Works on any
+    torch device and waits for it only every `STEPS_PER_CHECK` positions. Slopes are written
+    dense and then summed, so the result is the same every time.
     """
     value = x.new_zeros(x.shape[0])
     gradient = torch.zeros_like(x)
-    for start in range(0, rows.n_novel, ROWS_PER_CHUNK):
-        part = slice(start, start + ROWS_PER_CHUNK)
-        order = rows.order[part].to(x.device, torch.int64)
-        q = rows.values[part].to(x) - rows.floor
-        sums, slopes, live, left = _walk(q, x, order, k)
-        if not rows.complete and left >= EPSILON[x.dtype]:
-            raise PrefixTooShortError(rows.length, left)
+    values, columns = on_device(rows, x.device)
+    count = max(1, min(ROWS, ELEMENTS // max(1, x.numel())))
+    for start in range(0, rows.n_novel, count):
+        part = slice(start, start + count)
+        order = columns[part].long()
+        sums, slopes = _walk(values[part].to(x) - rows.floor, x, order, k)
         value += sums
-        columns = order[:, :live].reshape(1, -1).expand(x.shape[0], -1)
-        gradient.scatter_add_(1, columns, slopes.reshape(x.shape[0], -1))
+        live = order[:, : slopes.shape[2]].expand_as(slopes)
+        dense = x.new_zeros(len(x), *order.shape).scatter_(2, live, slopes)
+        gradient += dense.sum(1)
     scale = max(1, rows.n_novel) * k
     return value / scale + rows.floor, gradient / scale
 
 
-def _walk(q: Tensor, x: Tensor, order: Tensor, k: int) -> tuple[Tensor, Tensor, int, float]:
-    """Sum of F_n over the chunk `[S]`, slopes `[S, rows, live]`, the live length, what is left.
-
-    What is left is the largest probability of having at most K entries at the end of the walk.
-    """
+def _walk(q: Tensor, x: Tensor, order: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Sum of F_n over the chunk `[S]`, and slopes `[S, rows, live]` down to where the walk ends."""
     batch, (n_rows, length) = x.shape[0], order.shape
     state = x.new_zeros(batch, n_rows, k + 1)
     state[..., 0] = 1
@@ -61,11 +57,11 @@ def _walk(q: Tensor, x: Tensor, order: Tensor, k: int) -> tuple[Tensor, Tensor, 
             ),
             dim=-1,
         )
-    live, left = len(history), float(state.sum(-1).max())
+    live = len(history)
     slopes = x.new_zeros(batch, n_rows, live)
     ahead = x.new_zeros(batch, n_rows, k)
     for i in reversed(range(live)):
         here = q[:, i, None].expand(batch, n_rows, 1)
         slopes[..., i] = (history[i] * (here - ahead)).sum(-1)
         ahead = ahead + probabilities[i] * (torch.cat((ahead[..., 1:], here), dim=-1) - ahead)
-    return ahead.sum((1, 2)), slopes, live, left
+    return ahead.sum((1, 2)), slopes

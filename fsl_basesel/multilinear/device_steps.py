@@ -1,87 +1,56 @@
-"""Algorithm 4 on the device of the sorted rows: climb, level search, rounding, without the host.
+"""The climb of Algorithm 4 on a device: gradients, level search and steps, without the host.
 
-The same steps as `fsl_basesel.selectors.double_greedy` and `fsl_basesel.rounding`, written so that
-every launch follows from shapes: loops have a fixed number of turns and tensors make the choices.
-The caller looks at the result once, at the end.
+The same steps as `fsl_basesel.selectors.double_greedy`, written so that every launch follows from
+shapes: loops have a fixed number of turns and tensors make the choices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from fsl_basesel.multilinear import triton
-from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
-from fsl_basesel.multilinear.triton.settings import EPSILON
-from fsl_basesel.rounding import WHOLE
-
-Gradient = Callable[[SortedRows, Tensor, int], tuple[Tensor, Tensor, Tensor]]
+from fsl_basesel.multilinear import value_and_gradient
+from fsl_basesel.multilinear.sorted_rows import SortedRows
 
 SECTIONS = 32  # levels tried at once in the search for l*
 SEARCH_ELEMENTS = 1 << 21  # bound on levels times candidates
 BITS = 64  # by which the search narrows its bracket: beyond what float64 resolves
 
 
-def triton_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Value, gradient and probability left, by the Triton kernels, the same bits every time."""
-    return triton.value_gradient_left(rows, x, k, deterministic=True)
-
-
-def solve(
-    rows: SortedRows, modular: Tensor, free: Tensor, m: int, k: int, steps: int = 20
-) -> list[int]:
-    """Algorithm 4 and deterministic pipage: m columns of B_u, ascending.
-
-    Args:
-        rows: sorted similarities, on a GPU.
-        modular: `[|B|]` float64 modular weights, on the same device.
-        free: `[|B|]` bool, B_u.
-        m: how many columns to choose.
-        k: how many similarities a novel class counts.
-        steps: T.
-
-    Raises:
-        PrefixTooShortError: the rows hold only a prefix and a walk ran past it.
-    """
-    x, left = double_greedy_steps(rows, modular, free, m, k, steps)
-    chosen, left_in_rounding = pipage_steps(rows, modular, free, x, m, k)
-    beyond = 0.0 if rows.complete else float(torch.maximum(left, left_in_rounding))
-    if beyond >= EPSILON[modular.dtype]:
-        raise PrefixTooShortError(rows.length, beyond)
-    return chosen.tolist()
-
-
-def double_greedy_steps(
+def climb(
     rows: SortedRows,
     modular: Tensor,
     free: Tensor,
-    m: int,
+    m: list[int],
     k: int,
-    steps: int = 20,
-    gradient: Gradient = triton_gradient,
-) -> tuple[Tensor, Tensor]:
-    """The vector that x and y of Algorithm 4 meet in, and the most probability left beyond a row.
+    steps: int,
+    backend: str = "auto",
+) -> Tensor:
+    """The vectors that x and y of Algorithm 4 meet in, for several problems on one matrix.
 
-    Arguments as in `solve`; `gradient` may be another implementation of the same signature.
+    Args:
+        rows: sorted similarities.
+        modular: `[S, |B|]` float64 modular weights of the problems, on the device to use.
+        free: `[|B|]` bool, B_u.
+        m: how many columns each problem chooses.
+        k: how many similarities a novel class counts.
+        steps: T.
+        backend: of the gradient, see `fsl_basesel.multilinear`.
 
     Returns:
-        `[|B|]` float64, summing to m over B_u, 0 on B_s, and a scalar tensor.
+        `[S, |B|]` float64, each summing to its m over B_u, 0 on B_s.
     """
-    held = (~free).to(modular)
-    open_ = free.to(modular)
+    held, open_ = (~free).to(modular), free.to(modular)
     x = torch.zeros_like(modular)
-    left = modular.new_zeros(())
     for step in range(steps):
-        upper = torch.clamp(x + (1.0 - step / steps) * open_, max=1.0)
-        _, slopes, beyond = gradient(rows, torch.stack((x, upper)) + held, k)
-        slopes = slopes - modular
-        rate = rates(slopes[0], -slopes[1], free, m)
+        y = torch.clamp(x + (1.0 - step / steps) * open_, max=1.0)
+        _, slopes = value_and_gradient(rows, torch.cat((x, y)) + held, k, backend)
+        a, b = slopes[: len(x)] - modular, modular - slopes[len(x) :]
+        rate = torch.stack([rates(a[s], b[s], free, m[s]) for s in range(len(x))])
         x = torch.clamp(x + rate / steps, max=1.0)
-        left = torch.maximum(left, beyond)
-    return x, left
+    return x
 
 
 def rates(a: Tensor, b: Tensor, free: Tensor, m: int) -> Tensor:
@@ -125,37 +94,3 @@ def _rates_at(a: Tensor, b: Tensor, free: Tensor, levels: Tensor) -> Tensor:
     level = levels[:, None]
     rate = torch.where(level >= a, 0.0, ((a - level) / (a + b)).clamp(max=1.0))
     return torch.where(level < -b, 1.0, rate) * free
-
-
-def pipage_steps(
-    rows: SortedRows, modular: Tensor, free: Tensor, x: Tensor, m: int, k: int
-) -> tuple[Tensor, Tensor]:
-    """Round `x` to m columns without lowering F, as `fsl_basesel.rounding.pipage` does.
-
-    |B| - 1 exchanges are launched whatever x is; those that find nothing left to do return at once.
-
-    Args:
-        rows: sorted similarities.
-        modular: `[|B|]` float64 modular weights.
-        free: `[|B|]` bool, B_u.
-        x: `[|B|]` float64 probabilities that sum to m over B_u.
-        m: how many columns to choose.
-        k: how many similarities a novel class counts.
-
-    Returns:
-        `[m]` int64 columns, ascending, and the most probability left beyond a row, on the device.
-    """
-    from fsl_basesel.multilinear.triton import pipage
-
-    x = torch.where(x < WHOLE, 0.0, torch.where(x > 1.0 - WHOLE, 1.0, x))
-    points = torch.where(free, x, 1.0)
-    _, slopes, left = triton_gradient(rows, points[None], k)
-    fractional = free & (x > 0.0) & (x < 1.0)
-    rank = torch.where(fractional, modular - slopes[0], torch.inf)
-    queue = torch.argsort(rank, stable=True).to(torch.int32)
-    last = fractional.sum() - 1
-    ends = torch.stack((torch.zeros_like(last), last)).to(torch.int32)
-    beyond = pipage.exchange(rows, points, queue, ends, modular, k, times=len(x) - 1)
-    # What rounding errors left of the last coordinate is rounded off.
-    ranked = torch.argsort(torch.where(free, points, -1.0), descending=True, stable=True)
-    return ranked[:m].sort().values, torch.maximum(left, beyond)

@@ -1,180 +1,167 @@
-"""The numba kernel of the gradient: sixteen novel classes side by side down their sorted rows.
+"""The numba kernel of the gradient: `LANES` novel classes side by side down their sorted rows.
 
-A tile of `LANES` rows is walked position by position, one row a lane, in one of two ways: both ways
-(`both_ways.py`), or by odds (`odds.py`) where x is small.
+A lane is one row. With x_i the probability and q_i the similarity above the floor of the i-th
+candidate of the row (`reference.py` derives this):
 
-Kernels are compiled for a number of states, told to them as the length of a tuple so that numba's
-cache on disk serves each. Indices are unsigned, which spares a test for negative ones.
+    forward    p_i(j) = p_{i-1}(j) + x_i (p_{i-1}(j-1) - p_{i-1}(j))    P(j of the first i are in)
+    backward   W_{i-1}(j) = W_i(j) + x_i (W_i(j+1) - W_i(j)),  W_i(K) = q_i
+    slope      dF_n/dx_i = sum over j < K of p_{i-1}(j) (q_i - W_i(j)),  F_n = sum over j of W_0(j)
+
+The walk down ends where every row has more than K candidates in almost surely: what follows has no
+influence. K states would not do for this test, because a candidate taken out of an integral x still
+leaves K of the others.
+
+States p are kept for one chunk of positions. A longer walk notes them where each chunk begins and
+repeats the chunk on the way back, so that they stay in the cache, whatever K and |B| are.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba.extending import overload
 
-from fsl_basesel.compiled import kernel
-from fsl_basesel.multilinear import both_ways, odds
-from fsl_basesel.multilinear.both_ways import States, tile_both_ways
-from fsl_basesel.multilinear.moves import WIDE, ZERO, ask
-from fsl_basesel.multilinear.odds import tile_by_odds
-from fsl_basesel.multilinear.scratch import Scratch
-from fsl_basesel.multilinear.simd import lane, larger, load
+from fsl_basesel.compiled import inlined, kernel
+from fsl_basesel.multilinear.vectors import LANES, load, store
 
-AHEAD = 128  # positions of the next tile to ask memory for
+STRIP = 32  # positions between two looks at how much probability is left
+CHUNK = 64  # positions whose states are kept
 
 
-def scratch_for(states: States, terms: States, length: int, dtype: np.dtype) -> Scratch:
-    """What a thread needs to walk rows of `length`."""
-    if terms:
-        return odds.scratch_for(states, terms, length, dtype)
-    return both_ways.scratch_for(states, length, dtype)
-
-
-@kernel
-def survey(points: np.ndarray, summary: np.ndarray) -> None:
-    """The mean and the largest entry of every point."""
-    length = np.uint64(points.shape[1])
-    whole = length // WIDE * WIDE
-    for s in range(points.shape[0]):
-        x, total, largest = points[s], 0.0, 0.0
-        if whole:
-            sums = tops = load(x, ZERO)
-            for u in range(WIDE, whole, WIDE):
-                here = load(x, u)
-                sums = sums + here
-                tops = larger(here, tops)
-            for place in range(WIDE):
-                total += lane(sums, place)
-                largest = max(largest, lane(tops, place))
-        for u in range(whole, length):
-            total += x[u]
-            largest = max(largest, x[u])
-        summary[s, 0] = total / max(1, points.shape[1])
-        summary[s, 1] = largest
+def scratch(length: int, k: int) -> tuple[np.ndarray, ...]:
+    """What `walk` works in: p of a chunk, p where chunks begin, W, and x and q along the rows."""
+    states = (k + 1) * LANES
+    return (
+        np.empty((CHUNK + 1) * states),
+        np.empty((length // CHUNK + 2) * states),
+        np.empty(k * LANES),
+        np.zeros(length * LANES),
+        np.zeros(CHUNK * LANES),
+    )
 
 
 @kernel
 def walk(
     values: np.ndarray,
     order: np.ndarray,
-    length: int,
     floor: float,
     points: np.ndarray,
-    states: States,
-    terms: States,
     k: int,
-    strip: int,
     epsilon: float,
-    rows: int,
-    per_block: int,
-    first: int,
-    last: int,
-    slopes: np.ndarray,
+    start: int,
+    stop: int,
+    gradient: np.ndarray,
     sums: np.ndarray,
-    scratch: Scratch,
-) -> float:
-    """Slopes and F_n of blocks first..last, each summed over its rows, for every point.
-
-    A kernel for `len(states)` serves every smaller K exactly: the walk begins in the state that
-    leaves K more to go.
+    p: np.ndarray,
+    marks: np.ndarray,
+    w: np.ndarray,
+    x: np.ndarray,
+    q: np.ndarray,
+) -> None:
+    """Add the slopes of rows start..stop to `gradient` and their F_n to `sums`, for every point.
 
     Args:
-        values: flat, rows of `length` entries, like `order`.
-        order: columns of the values.
-        length: entries of a row.
-        floor: what a missing entry counts as, in the type of the points.
+        values: `[|N|, |B|]` similarities, each row falling.
+        order: `[|N|, |B|]` their columns.
+        floor: what a missing entry counts as.
         points: `[S, |B|]` probabilities.
-        states: a tuple of any content as long as the largest K served.
-        terms: a tuple as long as the series of a walk by odds, empty to go both ways.
         k: how many similarities count.
-        strip: positions of a walk by odds between two looks at how much probability is left.
-        epsilon: probability at which a row is done.
-        rows: |N|.
-        per_block: rows of a block.
-        first: first block.
-        last: block behind the last.
-        slopes: `[blocks, S, |B|]` float64; times 1 - x where walks go by odds.
-        sums: `[blocks, S]` float64.
-        scratch: see `scratch_for`.
-
-    Returns:
-        The largest probability, over rows and points, of having too few entries after the last
-        position looked at: the error made by stopping is below it times the range of f.
+        epsilon: probability of at most K entries at which a row is done. The error made by stopping
+            is below it times the range of f.
+        start: first row.
+        stop: row behind the last.
+        gradient: `[S, |B|]`, added to.
+        sums: `[S]`, added to.
+        p: scratch, like the rest; see `scratch`.
+        marks: scratch.
+        w: scratch.
+        x: scratch.
+        q: scratch.
     """
-    size = np.uint64(length)
-    left, reach = 0.0, ZERO
-    for block in range(first, last):
-        slopes[block] = 0
-        sums[block] = 0
-        end = np.uint64(min(rows, (block + 1) * per_block))
-        for row in range(np.uint64(block * per_block), end, WIDE):
-            live = min(WIDE, end - row)
-            if row + WIDE < end:  # ask memory for as much of the next tile as the last one needed
-                ask(order, (row + WIDE) * size, size, WIDE, min(np.uint64(AHEAD), reach))
-                ask(values, (row + WIDE) * size, size, WIDE, min(np.uint64(AHEAD), reach))
-            for s in range(len(points)):
-                total, rest, reach = walk_tile(
-                    values,
-                    order,
-                    row * size,
-                    size,
-                    live,
-                    floor,
-                    points[s],
-                    states,
-                    terms,
-                    k,
-                    strip,
-                    epsilon,
-                    slopes[block, s],
-                    scratch,
-                )
-                sums[block, s] += total
-                left = max(left, rest)
-    return left
-
-
-def walk_tile(*args: Any) -> tuple[float, float, np.uint64]:
-    """Add the slopes of `live` rows from entry `base` on to `gradient`, one way or the other.
-
-    What kernels call; numba puts the tile of the kind of walk in its place.
-
-    Returns:
-        The sum of F_n over the rows, what is left, and where the walk ended.
-    """
-    raise TypeError("walk_tile can be called from kernels only")
-
-
-@overload(walk_tile, strict=False)  # strict would also compare annotations
-def _chosen(*args: Any) -> Any:
-    terms = args[8]
-    return tile_by_odds if len(terms) else tile_both_ways
-
-
-@kernel
-def finish(
-    slopes: np.ndarray,
-    sums: np.ndarray,
-    points: np.ndarray,
-    by_odds: bool,
-    scale: float,
-    floor: float,
-    value: np.ndarray,
-    gradient: np.ndarray,
-) -> None:
-    """Sums of blocks to means over rows, in the order of the blocks; `slopes` is used up."""
-    for block in range(1, len(slopes)):
+    length, width = order.shape[1], (k + 1) * LANES
+    for first in range(start, stop, LANES):
+        rows = min(LANES, stop - first)
         for s in range(len(points)):
-            sums[0, s] += sums[block, s]
-            for u in range(points.shape[1]):
-                slopes[0, s, u] += slopes[block, s, u]
-    share = 1.0 / scale
-    for s in range(len(points)):
-        value[s] = sums[0, s] * share + floor
-        for u in range(points.shape[1]):
-            if by_odds:
-                gradient[s, u] = slopes[0, s, u] * share / (1.0 - points[s, u])
-            else:
-                gradient[s, u] = slopes[0, s, u] * share
+            for j in range(width):
+                p[j] = marks[j] = 1.0 if j < LANES else 0.0
+            at, n = 0, 0  # where the chunk begins, how much of it is done
+            while at + n < length:
+                if n == CHUNK:
+                    at += CHUNK
+                    n = 0
+                    mark = at // CHUNK * width
+                    for j in range(0, width, LANES):
+                        state = load(p, CHUNK * width + j)
+                        store(marks, mark + j, state)
+                        store(p, j, state)
+                end = min(n + STRIP, length - at)
+                for lane in range(rows):
+                    for i in range(at + n, at + end):
+                        x[i * LANES + lane] = points[s, order[first + lane, i]]
+                forward(p, x, at, n, end, width)
+                n = end
+                if most_left(p, n * width, width, rows) < epsilon:
+                    break
+            w[:] = 0.0
+            while True:
+                for lane in range(rows):
+                    for i in range(n):
+                        q[i * LANES + lane] = values[first + lane, at + i] - floor
+                backward(p, w, x, q, at, n, width)
+                for lane in range(rows):
+                    for i in range(n):
+                        gradient[s, order[first + lane, at + i]] += q[i * LANES + lane]
+                if at == 0:
+                    break
+                at -= CHUNK
+                n = CHUNK
+                mark = at // CHUNK * width
+                for j in range(0, width, LANES):
+                    store(p, j, load(marks, mark + j))
+                forward(p, x, at, at - at, n, width)
+            for lane in range(rows):
+                for j in range(lane, k * LANES, LANES):
+                    sums[s] += w[j]
+
+
+@inlined
+def forward(p: np.ndarray, x: np.ndarray, at: int, begin: int, end: int, width: int) -> None:
+    """p of positions begin..end of the chunk that begins at `at`, each from the one before."""
+    for i in range(begin, end):
+        here, then = i * width, (i + 1) * width
+        chance = load(x, (at + i) * LANES)
+        below = load(p, here)
+        store(p, then, below - chance * below)
+        for j in range(LANES, width, LANES):
+            state = load(p, here + j)
+            store(p, then + j, state + chance * (below - state))
+            below = state
+
+
+@inlined
+def backward(
+    p: np.ndarray, w: np.ndarray, x: np.ndarray, q: np.ndarray, at: int, n: int, width: int
+) -> None:
+    """W back over the `n` positions of a chunk; the slopes take the place of q."""
+    for i in range(n - 1, -1, -1):
+        chance, value = load(x, (at + i) * LANES), load(q, i * LANES)
+        here, last = i * width, width - 2 * LANES
+        own = load(w, 0)
+        slope = load(p, here) * (value - own)
+        for j in range(0, last, LANES):
+            above = load(w, j + LANES)
+            store(w, j, own + chance * (above - own))
+            own = above
+            slope = slope + load(p, here + j + LANES) * (value - own)
+        store(w, last, own + chance * (value - own))
+        store(q, i * LANES, slope)
+
+
+@inlined
+def most_left(p: np.ndarray, at: int, width: int, rows: int) -> float:
+    """The largest probability, over the rows, of having at most K entries."""
+    most = 0.0
+    for lane in range(rows):
+        left = 0.0
+        for j in range(0, width, LANES):
+            left += p[at + j + lane]
+        most = max(most, left)
+    return most

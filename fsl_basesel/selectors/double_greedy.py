@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 
-from fsl_basesel import checks
-from fsl_basesel.compiled import kernel
+from fsl_basesel import checks, extension
+from fsl_basesel.compiled import inlined, kernel
+from fsl_basesel.multilinear import choose_backend
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.progress import report
-from fsl_basesel.rounding import pipage, randomised_pipage
+from fsl_basesel.rounding import pipage, randomized_pipage
 from fsl_basesel.selectors.base import Choice, Selector, one_of
 from fsl_basesel.selectors.greedy_target import greedy_order
 
@@ -32,7 +32,7 @@ class ContinuousDoubleGreedy(Selector):
 
     Args:
         steps: T, how many steps the climb takes.
-        rounding: `deterministic` pipage never lowers F; `randomised` pipage keeps its expectation
+        rounding: `deterministic` pipage never lowers F; `randomized` pipage keeps its expectation
             and needs no gradients.
         backend: Of the gradient, see `fsl_basesel.multilinear`.
     """
@@ -51,7 +51,7 @@ class ContinuousDoubleGreedy(Selector):
 
     def check(self) -> None:
         """Refuse settings that do not exist before any work is done."""
-        one_of(self.rounding, ("deterministic", "randomised"), "rounding")
+        one_of(self.rounding, ("deterministic", "randomized"), "rounding")
         checks.integer(self.steps, "steps", 1, None, "")
 
     def round(
@@ -61,8 +61,8 @@ class ContinuousDoubleGreedy(Selector):
         if self.rounding == "deterministic":
             chosen = pipage(problem, x)
         else:
-            chosen = randomised_pipage(problem, x, generator)
-        backend = problem.gradient_backend(x) if self.backend == "auto" else self.backend
+            chosen = randomized_pipage(problem, x, generator)
+        backend = choose_backend("cpu", problem.k) if self.backend == "auto" else self.backend
         return Choice(greedy_order(problem, chosen), backend=backend)
 
 
@@ -92,8 +92,6 @@ def fractional_batch(
         backend: Of the gradient.
     """
     checks.integer(steps, "steps", 1, None, "")
-    # To the end at once: x begins near 0, where walks go far, and rounding needs them anyway.
-    _ = problems[0].sorted_rows
     free = problems[0].unselected
     x = np.zeros((len(problems), problems[0].n_candidates))
     for step in range(steps):
@@ -118,10 +116,9 @@ def _top_gradients(
     if gap == 1.0 and not problem.selected:
         # Every climb begins at x = 0, where nothing else competes for the top k, and at y = 1.
         lower = (problem.column_means - problem.floor) / problem.k
-        upper = problem.top_gradient(y[0], backend=backend).double().numpy()
+        upper = extension.top_gradient(problem, y[0], backend)
         return np.broadcast_to(lower, x.shape), np.broadcast_to(upper, x.shape)
-    both = torch.from_numpy(np.concatenate([x, y]))
-    top = problem.top_gradient(both, backend=backend).double().numpy()[:, free]
+    top = extension.top_gradient(problem, np.concatenate([x, y]), backend)[:, free]
     return top[:n], top[n:]
 
 
@@ -143,12 +140,13 @@ def rates(a: np.ndarray, b: np.ndarray, m: int) -> np.ndarray:
         array([0.66666667, 0.66666667, 0.66666667, 0.        ])
     """
     a = np.ascontiguousarray(a, np.float64)
+    b = np.maximum(b, -a)
     out = np.empty(len(a))
-    _rates(a, np.maximum(b, -a), float(m), out)
+    _rates(a, b, float(m), float(-b.max()), float(a.max()), np.arange(len(a)), out)
     return out
 
 
-@kernel
+@inlined
 def _rate(a: float, b: float, level: float) -> float:
     """(a - l)/(a + b) cut to [0, 1], and the upper end of the jump where a + b = 0."""
     if level < -b:
@@ -159,14 +157,21 @@ def _rate(a: float, b: float, level: float) -> float:
 
 
 @kernel
-def _rates(a: np.ndarray, b: np.ndarray, m: float, out: np.ndarray) -> None:
-    low, high = (-b).min(), a.max()
+def _rates(
+    a: np.ndarray,
+    b: np.ndarray,
+    m: float,
+    low: float,
+    high: float,
+    ramps: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """The rates, from a bracket of the level; `ramps` is `arange(len(a))`, used as scratch."""
     close = TIE * (abs(low) + abs(high) + high - low)
     margin = high - low if high > low else 1.0
     low, high = low - margin, high + margin
     sum_low, sum_high = float(len(a)), 0.0
-    ramps = np.arange(len(a))  # candidates whose rate changes within the bracket
-    ones, n = 0, len(a)
+    ones, n = 0, len(a)  # the first n of `ramps` are candidates whose rate changes in the bracket
     newton = False
     level = 0.5 * (low + high)
     while low < level < high and high - low > close:

@@ -8,7 +8,6 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.compiled import kernel
-from fsl_basesel.multilinear.order import order_dtype
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.problem import COLUMN_BLOCK, SelectionProblem
 
@@ -94,9 +93,7 @@ def above(columns: np.ndarray, kth: np.ndarray) -> Lists | None:
     if total > LISTED * columns.size:
         return None
     starts = np.cumsum(counts) - counts
-    lists = Lists(
-        starts, counts, np.empty(total, order_dtype(len(columns))), np.empty(total, columns.dtype)
-    )
+    lists = Lists(starts, counts, np.empty(total, np.int32), np.empty(total, columns.dtype))
     _list(columns, kth, starts.copy(), lists)
     return lists
 

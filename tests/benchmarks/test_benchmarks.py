@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 from pathlib import Path
 from types import ModuleType
 
 import gradient
-import growth
 import numpy as np
 import pytest
 import selection
-import torch
 from paper_gradient import gradient as paper_gradient
 from timing import main
 
 import fsl_basesel as fb
-from fsl_basesel.multilinear import SortedRows
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
@@ -24,12 +22,14 @@ from fsl_basesel.multilinear import SortedRows
 def test_the_papers_method_gives_the_same_gradient(k: int, mean: float) -> None:
     rng = np.random.default_rng(k)
     problem = fb.SelectionProblem(rng.standard_normal((7, 60)), m=5, k=k)
-    x = torch.from_numpy(np.clip(2 * mean * rng.random(60), 0, 1))
+    x = np.clip(2 * mean * rng.random(60), 0, 1)
     plain, summed = (
         paper_gradient(problem.sorted_rows, x, k, suffix_sums=sums) for sums in (False, True)
     )
-    assert torch.allclose(plain, problem.gradient(x), atol=2e-5)  # its pruning leaves 1e-6 a row
-    assert torch.allclose(plain, summed, atol=1e-12)  # the same sums in another order
+    assert np.allclose(
+        plain, problem.gradient(x), rtol=0, atol=2e-5
+    )  # its pruning leaves 1e-6 a row
+    assert np.allclose(plain, summed, rtol=0, atol=1e-12)  # the same sums in another order
 
 
 def test_gradient_benchmark_writes_its_figures(
@@ -40,15 +40,16 @@ def test_gradient_benchmark_writes_its_figures(
     assert main(gradient.add_arguments, gradient.run, [*arguments, "--csv", str(path)]) == 0
     with path.open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["name"] for row in rows] == list(gradient.COLUMNS)
+    assert [row["name"] for row in rows] == ["paper", "paper+", "cpu"]
     assert all(float(row["low"]) <= float(row["median"]) <= float(row["high"]) for row in rows)
     assert "100x400" in capsys.readouterr().out
 
 
 def test_a_sample_of_rows_is_marked_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient, "SAMPLED_ROWS", {"9x30": 3})
-    rows = SortedRows.from_columns(np.random.default_rng(0).random((30, 9)))
-    timings = gradient.measure(rows, "9x30", k=2, mean=0.25, rounds=1, seed=0)
+    problem = fb.SelectionProblem(np.random.default_rng(0).random((9, 30)), m=3, k=2)
+    settings = argparse.Namespace(device="cpu", rounds=1, clock="wall")
+    timings = gradient.measure(problem, 0.25, settings)
     assert [timing.name for timing in timings[:2]] == [
         "paper, extrapolated",
         "paper+, extrapolated",
@@ -62,18 +63,9 @@ def test_select_benchmark_runs(tmp_path: Path) -> None:
     assert path.read_text().startswith("setting,name,median")
 
 
-def test_growth_is_plotted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes = [(8, 20, 1), (16, 40, 2)]
-    monkeypatch.setattr(growth, "AXES", {"|B|": shapes, "|N|": shapes, "K": shapes})
-    monkeypatch.setattr(growth, "FITTED_FROM", {})
-    assert set(growth.plot_growth(tmp_path / "growth.png", rounds=1)) == {"|B|", "|N|", "K"}
-    assert (tmp_path / "growth.png").stat().st_size > 1000
-    assert (tmp_path / "growth.svg").exists()
-
-
 @pytest.mark.parametrize(
     ("script", "arguments"),
-    [(selection, "--sizes huge"), (gradient, "--shapes 1x1"), (gradient, "--k a")],
+    [(selection, "--sizes huge"), (gradient, "--shapes 100"), (gradient, "--k a")],
 )
 def test_bad_arguments_get_one_line(
     script: ModuleType, arguments: str, capsys: pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ import pytest
 
 from fsl_basesel import SelectionProblem, rounding
 from fsl_basesel.errors import InputError
-from fsl_basesel.rounding import pipage, randomised_pipage
+from fsl_basesel.rounding import pipage, randomized_pipage
 
 
 def fractional_point(problem: SelectionProblem, rng: np.random.Generator) -> np.ndarray:
@@ -51,12 +51,12 @@ def plain_pipage(problem: SelectionProblem, x: np.ndarray) -> tuple[list[int], l
     """Pipage with a full gradient before every exchange; also F after each."""
     x = x.copy()
     open_ = [u for u in problem.unselected if 1e-9 <= x[u] <= 1 - 1e-9]
-    gradient = problem.gradient(x, backend="reference").numpy()
+    gradient = problem.gradient(x, backend="reference")
     queue = sorted(open_, key=lambda u: (-gradient[u], u))
     values = [problem.multilinear(x, backend="reference")]
     while len(queue) > 1:
         p, q = queue[0], queue[-1]
-        gradient = problem.gradient(x, backend="reference").numpy()
+        gradient = problem.gradient(x, backend="reference")
         difference = gradient[p] - gradient[q]
         if abs(difference) < 1e-12:
             difference = q - p
@@ -122,7 +122,7 @@ def test_whole_vectors_stay(seed: int) -> None:
     x = np.zeros(problem.n_candidates)
     x[members] = 1.0
     assert pipage(problem, x).tolist() == members.tolist()
-    assert randomised_pipage(problem, x, rng).tolist() == members.tolist()
+    assert randomized_pipage(problem, x, rng).tolist() == members.tolist()
 
 
 def test_random_rounding_keeps_every_probability() -> None:
@@ -132,7 +132,7 @@ def test_random_rounding_keeps_every_probability() -> None:
     draws = 4000
     hits, value = np.zeros(12), 0.0
     for _ in range(draws):
-        chosen = randomised_pipage(problem, x, rng)
+        chosen = randomized_pipage(problem, x, rng)
         assert len(set(chosen.tolist())) == 5
         hits[chosen] += 1
         value += problem.value(chosen.tolist()) / draws
@@ -142,13 +142,13 @@ def test_random_rounding_keeps_every_probability() -> None:
 
 def test_random_rounding_is_a_function_of_the_seed() -> None:
     problem, x = instance(7)
-    first, second = (randomised_pipage(problem, x, np.random.default_rng(1)) for _ in range(2))
+    first, second = (randomized_pipage(problem, x, np.random.default_rng(1)) for _ in range(2))
     assert first.tolist() == second.tolist()
 
 
-@pytest.mark.parametrize("rounded", [pipage, randomised_pipage])
+@pytest.mark.parametrize("rounded", [pipage, randomized_pipage])
 def test_a_vector_that_does_not_sum_to_m_is_refused(rounded: object) -> None:
     problem = SelectionProblem(np.eye(4), m=2, k=1)
-    rest = (np.random.default_rng(0),) if rounded is randomised_pipage else ()
+    rest = (np.random.default_rng(0),) if rounded is randomized_pipage else ()
     with pytest.raises(InputError, match="m = 2"):
         rounded(problem, np.full(4, 0.1), *rest)

@@ -60,7 +60,7 @@ def test_it_names_the_backend_where_gradients_were_needed(problem: fb.SelectionP
     for method in fb.methods():
         backend = fb.select(problem, method, certify=False).backend
         assert backend == ("cpu" if method in with_gradients else None), method
-    for rounding in ("deterministic", "randomised"):
+    for rounding in ("deterministic", "randomized"):
         alone = fb.ContinuousDoubleGreedy(rounding=rounding, backend="torch")
         assert alone.select(problem).backend == "torch"
         assert fb.WithSwaps(alone).select(problem).backend == "torch"

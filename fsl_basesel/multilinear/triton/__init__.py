@@ -1,13 +1,12 @@
 """F(x) and its gradient on a GPU, in Triton. Importing this package needs neither.
 
-`states` holds the device functions, `walk` and `scan` the two decompositions, `settings` the sizes,
-`launch` the launches, `exchange` the kernels of device-side pipage rounding.
+`states` holds the device functions, `scan` the kernels, `settings` the sizes and `launch` the
+launches.
 """
 
 from __future__ import annotations
 
 import re
-import weakref
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -15,126 +14,59 @@ import torch
 from torch import Tensor
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear.order import PrefixTooShortError, SortedRows
-from fsl_basesel.multilinear.triton.settings import (
-    ALIGNMENT,
-    EPSILON,
-    STATES,
-    Settings,
-    calculate_settings,
-)
+from fsl_basesel.multilinear.placed import on_device
+from fsl_basesel.multilinear.sorted_rows import SortedRows
+from fsl_basesel.multilinear.triton.settings import STATES, Settings, calculate_settings
 
-__all__ = ["place_rows", "supports", "value_and_gradient", "value_gradient_left"]
+__all__ = ["supports", "value_and_gradient"]
 
 OLDEST = (3, 4)  # the first Triton whose compiler takes these kernels; comes with torch 2.8
 
-_placed: dict[tuple[int, torch.device], SortedRows] = {}
-
 
 def value_and_gradient(
-    rows: SortedRows,
-    x: Tensor,
-    k: int,
-    *,
-    deterministic: bool = False,
-    decomposition: str = "auto",
+    rows: SortedRows, x: Tensor, k: int, settings: Settings | None = None
 ) -> tuple[Tensor, Tensor]:
-    """F(x) and dF/dx, `[S]` and `[S, |B|]`, computed in the type of `x` on the GPU.
+    """F(x) and dF/dx, `[S]` and `[S, |B|]`, computed in the type of `x`; the same bits every time.
 
-    Where `x` is on the CPU, rows (once) and x (each time) are copied to the current GPU and the
-    results back. Where it is on a GPU, nothing waits for the device, but for one look at whether a
-    prefix of sorted rows was long enough.
+    Rows are copied to the GPU of `x` once. An `x` on the CPU is copied to the current GPU each time
+    and the results back; else nothing waits for the device.
 
-    Memory on the device: the rows, and scratch of at most 80 MiB (128 MiB if deterministic), or
-    what a single row needs: 2.4 times the float32 similarity matrix at 1000 x 21000.
+    Memory on the device: the rows, and scratch of at most 128 MiB, or what a single row needs.
 
     Args:
-        rows: sorted similarities; `place_rows` puts them on a GPU in the layout that reads fastest.
+        rows: sorted similarities.
         x: `[S, |B|]` probabilities, float32 or float64.
-        k: how many similarities a novel class counts; at most 32, or any k >= L.
-        deterministic: the same bits every time, by a sum of fixed order, not atomic additions.
-        decomposition: `"walk"`, `"scan"`, or `"auto"` to choose by shape.
-
-    Raises:
-        PrefixTooShortError: the rows hold only a prefix and a walk ran past it.
+        k: how many similarities a novel class counts; at most 32, or any k >= |B|.
+        settings: sizes other than those of `calculate_settings`.
     """
-    rows, points = _on_device(rows, x)
-    value, gradient, left = value_gradient_left(
-        rows, points, k, deterministic=deterministic, decomposition=decomposition
-    )
-    if not rows.complete and (beyond := float(left)) >= EPSILON[x.dtype]:
-        raise PrefixTooShortError(rows.length, beyond)
-    return value.to(x.device), gradient.to(x.device)
-
-
-def value_gradient_left(
-    rows: SortedRows,
-    x: Tensor,
-    k: int,
-    *,
-    deterministic: bool = False,
-    decomposition: str = "auto",
-    settings: Settings | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """F, dF/dx and the most probability left beyond any row, all on the device, no host wait.
-
-    Arguments as in `value_and_gradient`, with rows and x on one device. For a loop that stays on
-    the device and looks at the third result once, at its end. `settings` overrides the sizes.
-    """
-    if rows.n_novel == 0 or rows.length == 0 or x.shape[0] == 0:
-        return x.new_full((x.shape[0],), rows.floor), torch.zeros_like(x), x.new_ones(())
-    settings = settings or calculate_settings(
-        x.shape[0],
-        rows.n_novel,
-        rows.length,
-        k,
-        x.element_size(),
-        n_candidates=rows.n_candidates,
-        decomposition=decomposition,
-    )
+    if rows.n_novel == 0 or rows.n_candidates == 0 or x.shape[0] == 0:
+        return x.new_full((x.shape[0],), rows.floor), torch.zeros_like(x)
+    shape = (x.shape[0], rows.n_novel, rows.n_candidates)
+    settings = settings or calculate_settings(*shape, k, x.element_size())
     if refusal := _refusal():
         raise InputError(refusal)
     from fsl_basesel.multilinear.triton import launch
 
-    if not (x.is_cuda or launch.INTERPRETED):
+    found_gpu = torch.cuda.is_available()
+    if not (found_gpu or launch.INTERPRETED):
         raise InputError(
             "Expected a GPU that torch can use for the Triton backend but found none; use "
             'backend="cpu", or backend="torch" for other devices'
         )
-    return launch.value_gradient_left(rows, x, k, settings, deterministic)
+    points = x.cuda() if found_gpu and not x.is_cuda else x
+    placed = on_device(rows, points.device)
+    value, gradient = launch.value_and_gradient(placed, rows.floor, points, k, settings)
+    return value.to(x.device), gradient.to(x.device)
 
 
-def place_rows(rows: SortedRows, device: torch.device | str) -> SortedRows:
-    """The rows on `device`, each padded to a multiple of 16 elements so that loads are wide.
-
-    Example:
-        >>> import numpy as np
-        >>> rows = place_rows(SortedRows.from_columns(np.eye(3)), "cpu")
-        >>> rows.values.shape, rows.values.stride(0)
-        (torch.Size([3, 3]), 16)
-    """
-    width = -(-rows.length // ALIGNMENT) * ALIGNMENT
-    target = torch.empty(0, device=device).device  # "cuda" is one of its devices
-
-    def padded(tensor: Tensor) -> Tensor:
-        if tensor.device == target and tensor.stride() == (width, 1):
-            return tensor
-        out = torch.zeros(tensor.shape[0], width, dtype=tensor.dtype, device=target)
-        out[:, : rows.length] = tensor.to(target)
-        return out[:, : rows.length]
-
-    return SortedRows(padded(rows.values), padded(rows.order), rows.floor, rows.n_candidates)
-
-
-def supports(rows: SortedRows, k: int) -> bool:
-    """Whether the kernels go as far as this K on rows of this length, and Triton is new enough.
+def supports(k: int) -> bool:
+    """Whether the kernels go as far as this K, and Triton is new enough.
 
     Example:
-        >>> import numpy as np
-        >>> supports(SortedRows.from_columns(np.eye(40)), k=33)
+        >>> supports(33)
         False
     """
-    return min(k, rows.length) <= STATES[-1] and not _refusal()
+    return k <= STATES[-1] and not _refusal()
 
 
 def _refusal() -> str:
@@ -147,17 +79,3 @@ def _refusal() -> str:
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST:
         return f"{wanted}got {version}{way_out}"
     return ""
-
-
-def _on_device(rows: SortedRows, x: Tensor) -> tuple[SortedRows, Tensor]:
-    """Rows and x on one GPU; rows that were copied are kept as long as the originals live."""
-    if x.is_cuda and rows.values.device == x.device:
-        return rows, x
-    if torch.cuda.is_available():
-        device = x.device if x.is_cuda else torch.device("cuda", torch.cuda.current_device())
-        key = (id(rows), device)
-        if key not in _placed:
-            _placed[key] = place_rows(rows, device)
-            weakref.finalize(rows, _placed.pop, key, None)
-        return _placed[key], x.to(device)
-    return rows, x  # only the interpreter takes these

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -11,25 +10,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fsl_basesel.multilinear.order import SortedRows
+from fsl_basesel.multilinear.placed import ALIGNMENT, PlacedRows
 from fsl_basesel.multilinear.triton.scan import (
     backward_kernel,
     forward_kernel,
     replay_kernel,
     summarise_kernel,
 )
-from fsl_basesel.multilinear.triton.settings import (
-    ALIGNMENT,
-    BLOCK,
-    EPSILON,
-    Settings,
-    scan_unroll,
-)
-from fsl_basesel.multilinear.triton.walk import walk_kernel
+from fsl_basesel.multilinear.triton.settings import BLOCK, EPSILON, Settings, scan_unroll
 
 DTYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
-BOUNDED_FROM = {"walk": 8, "replay": 16}  # words of states; the other kernels from 17
-INTERPRETED = not isinstance(walk_kernel, triton.runtime.JITFunction)
+BOUNDED_FROM = {"replay": 16}  # words of states; the other kernels from 17
+INTERPRETED = not isinstance(replay_kernel, triton.runtime.JITFunction)
 
 
 class Block(NamedTuple):
@@ -38,10 +30,9 @@ class Block(NamedTuple):
     Attributes:
         x: `[|B|, S]` probabilities.
         floor: `[1]`.
-        similarities: `[R, L]` falling.
-        order: `[R, L]` columns.
+        similarities: `[R, |B|]` falling.
+        order: `[R, |B|]` columns.
         value: `[R, S]` out, expected top-k sums above the floor.
-        left: `[R, S]` out, probability left at the end of the row.
     """
 
     x: Tensor
@@ -49,7 +40,6 @@ class Block(NamedTuple):
     similarities: Tensor
     order: Tensor
     value: Tensor
-    left: Tensor
 
     def part(self, first: int, count: int) -> Block:
         """The rows `first .. first + count`."""
@@ -63,51 +53,23 @@ class Block(NamedTuple):
         return self.x.shape[1], n_rows, length, width, *strides
 
 
-def value_gradient_left(
-    rows: SortedRows, x: Tensor, k: int, settings: Settings, deterministic: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """F `[S]`, dF/dx `[S, |B|]`, and the most probability left beyond any row, a scalar tensor.
+def value_and_gradient(
+    rows: PlacedRows, floor: float, x: Tensor, k: int, settings: Settings
+) -> tuple[Tensor, Tensor]:
+    """F `[S]` and dF/dx `[S, |B|]`.
 
     Arguments are already checked. Nothing here waits for the device, and every launch follows from
     shapes alone, so a call can be captured in a CUDA graph.
     """
-    n_samples, n_rows = x.shape[0], rows.n_novel
+    n_rows, length = rows.values.shape
     x = x.t().contiguous()
-    value, left = x.new_empty(n_rows, n_samples), x.new_empty(n_rows, n_samples)
+    value = x.new_empty(n_rows, x.shape[1])
     grad = torch.zeros_like(x)
-    whole = Block(x, x.new_full((1,), rows.floor), rows.values, rows.order, value, left)
-    launch = _walk if settings.decomposition == "walk" else _scan
-    with device_of(x):
+    whole = Block(x, x.new_full((1,), floor), rows.values, rows.order, value)
+    with torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext():
         for first in range(0, n_rows, settings.rows):
-            block = whole.part(first, settings.rows)
-            launch(block, min(k, rows.length), settings, grad, deterministic)
-    return value.mean(0) / k + rows.floor, (grad / (k * n_rows)).t().contiguous(), left.amax()
-
-
-def _accumulate(
-    grad: Tensor,
-    n_rows: int,
-    dense_rows: int | None,
-    launch: Callable[[Tensor, int, int], None],
-) -> None:
-    """Let `launch(target, first row, rows)` add its gradients to `grad`.
-
-    Without `dense_rows` it does so itself, by atomic additions. Otherwise it writes them dense,
-    each (row, column) once, for as many rows at a time, and the sum over rows has a fixed order.
-    """
-    if dense_rows is None:
-        launch(grad, 0, n_rows)
-        return
-    for first in range(0, n_rows, dense_rows):
-        count = min(dense_rows, n_rows - first)
-        dense = grad.new_zeros(count, *grad.shape)
-        launch(dense, first, count)
-        grad += dense.sum(0)
-
-
-def device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Triton launches on the current device: make it the one `x` lives on."""
-    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+            _scan(whole.part(first, settings.rows), min(k, length), settings, grad)
+    return value.mean(0) / k + floor, (grad / (k * n_rows)).t().contiguous()
 
 
 def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
@@ -122,10 +84,11 @@ def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
         >>> compile_options("replay", words=5, warp_size=32)
         {'num_warps': 2, 'enable_fp_fusion': True}
     """
-    lanes = BLOCK if name in ("walk", "summarise", "replay") else warp_size
+    wide = name in ("summarise", "replay")
+    lanes = BLOCK if wide else warp_size
     options = {"num_warps": lanes // warp_size, "enable_fp_fusion": True}
     if warp_size == 32 and words >= BOUNDED_FROM.get(name, 17):
-        options["maxnreg"] = 184 if name in ("summarise", "replay") and words <= 32 else 255
+        options["maxnreg"] = 184 if wide and words <= 32 else 255
     return options
 
 
@@ -148,50 +111,8 @@ def readable_width(tensor: Tensor) -> int:
     return width if width <= tensor.stride(0) and last <= held else length
 
 
-def _rings(x: Tensor, programs: int, settings: Settings) -> tuple[Tensor, Tensor]:
-    """Scratch of the programs: probabilities of their lanes, and the states before each tile."""
-    per_program = BLOCK * settings.chunk
-    return (
-        x.new_empty(programs * per_program),
-        x.new_empty(programs * per_program // settings.tile * settings.states),
-    )
-
-
-def _walk(block: Block, k: int, settings: Settings, grad: Tensor, deterministic: bool) -> None:
-    x = block.x
-    words = settings.states * x.element_size() // 4
-
-    def launch(target: Tensor, first: int, count: int) -> None:
-        part = block.part(first, count)
-        n_blocks = triton.cdiv(part.value.numel(), BLOCK)
-        programs = min(n_blocks, settings.programs)
-        walk_kernel[(programs,)](
-            x,
-            part.similarities,
-            part.order,
-            part.floor,
-            target,
-            part.value,
-            part.left,
-            *_rings(x, programs, settings),
-            *part.shape_arguments(),
-            x.shape[0],
-            settings.states - k,
-            n_blocks,
-            EPSILON[x.dtype],
-            K=settings.states,
-            TILE=settings.tile,
-            BLOCK=BLOCK,
-            DTYPE=DTYPES[x.dtype],
-            ATOMIC=not deterministic,
-            **compile_options("walk", words, warp_size()),
-        )
-
-    rows = settings.dense_rows if deterministic else None
-    _accumulate(grad, block.similarities.shape[0], rows, launch)
-
-
-def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic: bool) -> None:
+def _scan(block: Block, k: int, settings: Settings, grad: Tensor) -> None:
+    """Add the slopes of the rows of a block to `grad`."""
     x = block.x
     shape = block.shape_arguments()
     n_samples, n_rows = shape[:2]
@@ -235,7 +156,6 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic:
             EPSILON[x.dtype],
             **scans,
         )
-    torch.sum(state, 0, out=block.left)
     backward_kernel[rows_grid](
         poly,
         own,
@@ -249,25 +169,28 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor, deterministic:
         **scans,
     )
 
-    def launch(target: Tensor, first: int, count: int) -> None:
+    # Each (row, column) is written once, for as many rows at a time as fit, and the sum over rows
+    # has a fixed order: the same bits every time.
+    for first in range(0, n_rows, settings.dense_rows):
+        count = min(settings.dense_rows, n_rows - first)
+        dense = grad.new_zeros(count, *grad.shape)
         n_blocks = triton.cdiv(count * n_chunks * n_samples, BLOCK)
         programs = min(n_blocks, settings.programs)
+        per_program = BLOCK * settings.chunk
         replay_kernel[(programs,)](
             *elements,
             before,
             own,
-            target,
-            *_rings(x, programs, settings),
+            dense,
+            x.new_empty(programs * per_program),
+            x.new_empty(programs * per_program // settings.tile * states),
             *shape,
-            x.shape[0],
             settings.chunk,
             n_chunks,
             first,
             count,
             n_blocks,
-            ATOMIC=not deterministic,
             **tiles,
             **compile_options("replay", words, warp_size()),
         )
-
-    _accumulate(grad, n_rows, settings.dense_rows if deterministic else None, launch)
+        grad += dense.sum(0)

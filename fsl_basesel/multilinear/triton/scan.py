@@ -206,7 +206,6 @@ def backward_kernel(
     do_not_specialize=[
         "n_rows",
         "length",
-        "n_candidates",
         "n_chunks",
         "first_row",
         "rows_here",
@@ -221,7 +220,7 @@ def replay_kernel(
     live_ptr,  # [R, S] int32: live chunks of the row
     before_ptr,  # [K, R, chunks, S] p before each live chunk
     behind_ptr,  # [K, R, chunks, S] W behind each live chunk
-    grad_ptr,  # [B, S] to add to, or [rows_here, B, S] zeros without ATOMIC
+    grad_ptr,  # [rows_here, B, S] out, zeros where nothing is written
     x_ring_ptr,  # [programs, chunk / TILE, TILE, BLOCK] scratch
     p_ring_ptr,  # [programs, chunk / TILE, K, BLOCK] scratch
     n_samples,
@@ -230,7 +229,6 @@ def replay_kernel(
     width,
     values_stride,
     order_stride,
-    n_candidates,
     chunk,
     n_chunks,
     first_row,
@@ -239,7 +237,6 @@ def replay_kernel(
     K: tl.constexpr,
     TILE: tl.constexpr,
     BLOCK: tl.constexpr,
-    ATOMIC: tl.constexpr,
 ):
     """Gradients of the live chunks of rows `first_row .. first_row + rows_here`.
 
@@ -266,9 +263,7 @@ def replay_kernel(
             order_row_ptr = order_ptr + i_row * order_stride
             values_row_ptr = values_ptr + i_row * values_stride
             x_lane_ptr = x_ptr + i_sample
-            grad_lane_ptr = grad_ptr + i_sample
-            if not ATOMIC:
-                grad_lane_ptr += i_here * n_candidates * n_samples
+            grad_lane_ptr = grad_ptr + i_here * length * n_samples + i_sample
 
             b_p = load_states(before_ptr + i_lane, n_lanes, m_lane, K)
             for i_tile in range(chunk // TILE):
@@ -291,5 +286,5 @@ def replay_kernel(
                 b_x = load_states(x_ring_ptr + i_tile * (BLOCK * TILE), BLOCK, m_lane, TILE)
                 b_before = load_states(p_ring_ptr + i_tile * (BLOCK * K), BLOCK, m_lane, K)
                 b_w, b_g = gradient_of_tile(b_before, b_w, b_x, b_q, K, TILE)
-                scatter(grad_lane_ptr, columns, n_samples, b_g, o_i, length, m_lane, TILE, ATOMIC)
+                scatter(grad_lane_ptr, columns, n_samples, b_g, o_i, length, m_lane, TILE)
             tl.debug_barrier()

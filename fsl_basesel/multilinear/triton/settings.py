@@ -10,8 +10,6 @@ from fsl_basesel.errors import InputError
 
 # Numbers of states kernels are compiled for; another k runs on the next larger one.
 STATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-WALK_LENGTH = 512  # rows up to this long may be walked whole, in one launch
-ALIGNMENT = 16  # rows padded to a multiple of this many elements are read 16 bytes at a time
 BLOCK = 64  # lanes of a program: two warps of 32, one of 64
 REGISTERS_FOR_REPLAY = 64  # 32-bit registers a lane spends on the states inside a tile
 LANES_WANTED = 1 << 18  # chunks in flight that fill a large GPU; more chunks only add scan work
@@ -28,17 +26,15 @@ class Settings:
     """Compile-time sizes and launch sizes of one call.
 
     Attributes:
-        decomposition: `"walk"` or `"scan"`.
         states: number of states the kernels are compiled for, at least k.
         tile: elements of a lane taken together.
-        chunk: elements of a lane (scan); the whole row for a walk.
-        waves: boundaries of the waves in chunks, first 0, last the number of chunks (scan).
+        chunk: elements of a lane.
+        waves: boundaries of the waves in chunks, first 0, last the number of chunks.
         rows: novel classes whose summaries exist at a time.
-        dense_rows: novel classes whose gradients are written dense at a time (deterministic).
+        dense_rows: novel classes whose gradients are written dense at a time.
         programs: most programs of the kernel that owns scratch per program.
     """
 
-    decomposition: str
     states: int
     tile: int
     chunk: int
@@ -81,64 +77,35 @@ def tile_width(states: int, itemsize: int) -> int:
 
 
 def calculate_settings(
-    n_samples: int,
-    n_rows: int,
-    length: int,
-    k: int,
-    itemsize: int = 4,
-    *,
-    n_candidates: int | None = None,
-    decomposition: str = "auto",
+    n_samples: int, n_rows: int, length: int, k: int, itemsize: int = 4
 ) -> Settings:
     """Sizes for a gradient of `n_samples` vectors over `n_rows` rows of `length` sorted elements.
 
     Args:
         n_samples: S.
         n_rows: |N|.
-        length: L, elements of a row.
+        length: |B|, elements of a row.
         k: the top-K of the problem.
         itemsize: bytes of a state, 4 or 8.
-        n_candidates: |B|, the length if not given.
-        decomposition: `"walk"`, `"scan"`, or `"auto"`: walk rows of up to 512 elements if the
-            scratch holds all of them at once, else scan.
 
     Example:
-        >>> calculate_settings(2, 100, 400, k=5).decomposition
-        'walk'
         >>> settings = calculate_settings(2, 1000, 21000, k=5)
-        >>> settings.decomposition, settings.chunk, settings.waves
-        ('scan', 64, (0, 16, 128, 332))
+        >>> settings.chunk, settings.waves
+        (64, (0, 16, 128, 332))
     """
-    if decomposition not in ("auto", "walk", "scan"):
-        raise InputError(
-            'Expected `decomposition` to be one of "auto", "walk", "scan" '
-            f"but got {decomposition!r}"
-        )
     states = compiled_states(min(k, length))
     tile = tile_width(states, itemsize)
-    whole = -(-length // tile) * tile
-    if decomposition == "auto":
-        fits = n_samples * n_rows <= BLOCK * _programs(whole, tile, states, itemsize)
-        decomposition = "walk" if length <= WALK_LENGTH and fits else "scan"
-    if decomposition == "walk":
-        chunk = whole
-        waves: tuple[int, ...] = (0, 1)
-        per_row = 1
-    else:
-        chunk = _chunk_length(n_samples * n_rows * length, tile)
-        n_chunks = -(-length // (chunk * GROUP)) * GROUP
-        inner = (elements // chunk for elements in WAVES)
-        waves = (0, *(boundary for boundary in inner if boundary < n_chunks), n_chunks)
-        per_row = n_samples * n_chunks * (3 * states + 1) * itemsize
-    dense_row = n_samples * (n_candidates or length) * itemsize
+    chunk = _chunk_length(n_samples * n_rows * length, tile)
+    n_chunks = -(-length // (chunk * GROUP)) * GROUP
+    inner = (elements // chunk for elements in WAVES)
+    per_row = n_samples * n_chunks * (3 * states + 1) * itemsize
     return Settings(
-        decomposition=decomposition,
         states=states,
         tile=tile,
         chunk=chunk,
-        waves=waves,
+        waves=(0, *(boundary for boundary in inner if boundary < n_chunks), n_chunks),
         rows=_even_share(n_rows, SCRATCH_BYTES // per_row),
-        dense_rows=_even_share(n_rows, SCRATCH_BYTES // dense_row),
+        dense_rows=_even_share(n_rows, SCRATCH_BYTES // (n_samples * length * itemsize)),
         programs=_programs(chunk, tile, states, itemsize),
     )
 

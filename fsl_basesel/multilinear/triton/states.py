@@ -78,25 +78,11 @@ def above_floor(columns, floor, o_i, length, TILE: tl.constexpr):
 
 
 @triton.jit
-def scatter(
-    grad_ptr,
-    columns,
-    n_samples,
-    b_g,
-    o_i,
-    length,
-    m_lane,
-    TILE: tl.constexpr,
-    ATOMIC: tl.constexpr,
-):
-    """Add (or, where each place is written once, store) the gradients of a tile."""
+def scatter(grad_ptr, columns, n_samples, b_g, o_i, length, m_lane, TILE: tl.constexpr):
+    """Store the gradients of a tile; each place is written once."""
     for t in tl.static_range(TILE):
         mask = m_lane & (o_i + t < length)
-        o_grad = columns[t].to(tl.int64) * n_samples
-        if ATOMIC:
-            tl.atomic_add(grad_ptr + o_grad, b_g[t], mask=mask, sem="relaxed")
-        else:
-            tl.store(grad_ptr + o_grad, b_g[t], mask=mask)
+        tl.store(grad_ptr + columns[t].to(tl.int64) * n_samples, b_g[t], mask=mask)
 
 
 @triton.jit

@@ -7,11 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from fsl_basesel import SelectionProblem
-from fsl_basesel.multilinear import chunked, device_steps
-from fsl_basesel.multilinear.order import SortedRows
+from fsl_basesel.multilinear import device_steps
 from fsl_basesel.selectors import double_greedy
 
 numbers = st.floats(-1, 1).map(lambda value: round(value, 2))  # two digits, so that ties happen
@@ -41,20 +39,20 @@ def test_rates_leave_out_what_is_selected() -> None:
     )
 
 
-def torch_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    value, gradient = chunked.value_and_gradient(rows, x, k)
-    return value, gradient, value.new_zeros(())
-
-
+@pytest.mark.parametrize("backend", ["torch", "reference"])
 @pytest.mark.parametrize(("m", "k", "selected"), [(6, 2, ()), (9, 3, (0, 7)), (1, 1, (3,))])
-def test_the_climb_meets_where_the_cpu_meets(m: int, k: int, selected: tuple[int, ...]) -> None:
+def test_the_climb_meets_where_the_cpu_meets(
+    m: int, k: int, selected: tuple[int, ...], backend: str
+) -> None:
     similarity = np.random.default_rng(m).random((5, 25))
     problem = SelectionProblem(similarity, m=m, k=k, lam=0.4, selected=selected)
-    x, _ = device_steps.double_greedy_steps(
+    both = [problem, problem.replace(m=2, lam=0.1)]
+    x = device_steps.climb(
         problem.sorted_rows,
-        torch.from_numpy(problem.modular),
+        torch.from_numpy(np.stack([each.modular for each in both])),
         torch.from_numpy(~problem.is_selected),
-        *(problem.m, problem.k, 10, torch_gradient),
+        [each.m for each in both],
+        *(problem.k, 10, backend),
     )
-    assert not x[list(selected)].any()
-    np.testing.assert_allclose(x.numpy(), double_greedy.fractional(problem, 10), atol=1e-9)
+    assert not x[:, list(selected)].any()
+    np.testing.assert_allclose(x.numpy(), double_greedy.fractional_batch(both, 10), atol=1e-9)

@@ -18,20 +18,19 @@ def test_no_kernel_spills(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_most_states_do_not_spill(target: str) -> None:
     # The replay takes long to compile with so many states: one target stands for all.
-    kernels = ["walk", "summarise", *(["replay"] if target == "sm_80" else [])]
+    kernels = ["summarise", *(["replay"] if target == "sm_80" else [])]
     for resources in measure(kernels, [target], [32]):
         assert resources.spills == 0, resources
 
 
 def test_one_state_and_one_sample_compile() -> None:
-    gradient = ["walk", "summarise", "forward", "backward", "replay"]
-    for resources in measure(gradient, ["sm_90"], [1], single=True):
+    for resources in measure(KERNELS, ["sm_90"], [1], single=True):
         assert resources.spills == 0, resources
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_doubles_in_ragged_rows_without_atomics_do_not_spill(target: str) -> None:
-    variant = {"atomic": False, "double": True, "padded": False}
+def test_doubles_in_ragged_rows_do_not_spill(target: str) -> None:
+    variant = {"double": True, "padded": False}
     # Eight doubles a lane are 16 words: where Triton 3.8's assembler spills if it is not bounded.
     for resources in measure(["replay"], [target], [5, 8], **variant):
         assert resources.spills == 0, resources

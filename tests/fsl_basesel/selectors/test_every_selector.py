@@ -12,7 +12,7 @@ from tests.fsl_basesel.enumeration import optimum, plain_value, random_problem
 SELECTORS = {name: SELECTORS_BY_NAME[name]() for name in fb.methods()} | {
     "lazy greedy": fb.GreedyOnTarget(form="lazy"),
     "changed-row greedy": fb.GreedyOnTarget(form="changed-rows"),
-    "randomised rounding": fb.ContinuousDoubleGreedy(rounding="randomised"),
+    "randomized rounding": fb.ContinuousDoubleGreedy(rounding="randomized"),
     "swaps after random": fb.WithSwaps(fb.RandomSelection()),
     "swaps after Alg. 4": fb.WithSwaps(fb.ContinuousDoubleGreedy()),
 }
