@@ -67,7 +67,7 @@ def measure(what: str, shape: str) -> float:
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the highest so far is forgotten
     work(problem)
-    return (resident("VmHWM") - before) / problem.columns.nbytes
+    return (resident("VmHWM") - before) / problem.by_candidate.nbytes
 
 
 def main(argv: Sequence[str] | None = None) -> None:

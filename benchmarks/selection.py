@@ -25,7 +25,7 @@ from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.auto import Auto
 from fsl_basesel.selectors.base import seeded
 from fsl_basesel.selectors.dual import solve_dual
-from fsl_basesel.selectors.greedy_target import changed_row_greedy, lazy_greedy
+from fsl_basesel.selectors.greedy import greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
 
 SIZES = {"small": (100, 400, 100), "medium": (1000, 1000, 250), "large": (1000, 21000, 1000)}
@@ -93,8 +93,7 @@ def clustered_problem(
 def available(console: Console) -> list[Contender]:
     """Our forms, what follows them, and the libraries that are installed."""
     contenders = [
-        Contender("ours, lazy", lambda p: lambda: lazy_greedy(p).tolist()),
-        Contender("ours, changed rows", lambda p: lambda: changed_row_greedy(p).tolist()),
+        Contender("ours", lambda p: lambda: greedy(p).tolist()),
     ]
     for module, contender in (
         ("submodlib", Contender("submodlib, lazy", _submodlib)),
@@ -113,7 +112,7 @@ def available(console: Console) -> list[Contender]:
 
 
 def _swapped(problem: SelectionProblem) -> np.ndarray:
-    return np.array(improve_by_swaps(problem, lazy_greedy(problem)), np.int64)
+    return np.array(improve_by_swaps(problem, greedy(problem)), np.int64)
 
 
 def _certified(problem: SelectionProblem) -> list[int]:
@@ -128,7 +127,7 @@ def _submodlib(problem: SelectionProblem) -> Pick:
         mode="dense",
         separate_rep=True,
         n_rep=problem.n_novel,
-        sijs=np.ascontiguousarray(problem.similarity.numpy()),
+        sijs=np.ascontiguousarray(problem.similarity),
     )
 
     def pick() -> list[int]:
@@ -144,7 +143,7 @@ def _apricot(problem: SelectionProblem) -> Pick:
     """apricot compiles anew in every call, which its users wait for too."""
     from apricot import FacilityLocationSelection
 
-    columns = problem.columns.astype(np.float64)
+    columns = problem.by_candidate.astype(np.float64)
 
     def pick() -> list[int]:
         selector = FacilityLocationSelection(problem.m, metric="ignore", optimizer="lazy")

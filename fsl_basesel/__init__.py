@@ -1,7 +1,8 @@
 """Which classes should a few-shot learner be trained on?
 
 `SelectionProblem` states the question, `select` answers it, `Selection` carries the answer with its
-proof and its reasons. Nothing here knows of Lightning; `lightning_modules` does the training.
+proof and its reasons. Nothing here knows of Lightning; `lightning_modules` does the training. Names
+are imported when they are first used, and torch only where a tensor or a network is involved.
 
 Example:
     >>> import fsl_basesel as fb
@@ -11,36 +12,56 @@ Example:
     ([0, 1], 0.0)
 """
 
-from fsl_basesel.bounds import Certificate, Guarantee, certify, upper_bound
-from fsl_basesel.data.pool import ClassPool
-from fsl_basesel.errors import InputError
-from fsl_basesel.explanation import Explanation
-from fsl_basesel.grid import select_grid
-from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selecting import select
-from fsl_basesel.selection import Selection, library_version
-from fsl_basesel.selectors import (
-    Auto,
-    ContinuousDoubleGreedy,
-    DomainSimilarity,
-    GreedyOnNovelClass,
-    GreedyOnTarget,
-    KMedoids,
-    LagrangianDual,
-    PaperRule,
-    RandomGreedy,
-    RandomSelection,
-    Selector,
-    WithSwaps,
-    methods,
-)
-from fsl_basesel.similarity import class_centroids
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = library_version()
+if TYPE_CHECKING:
+    from fsl_basesel.bounds import Certificate, Guarantee, certify, upper_bound
+    from fsl_basesel.data.pool import ClassPool
+    from fsl_basesel.errors import InputError
+    from fsl_basesel.problem import SelectionProblem
+    from fsl_basesel.selecting import select, select_grid
+    from fsl_basesel.selection import Explanation, Selection
+    from fsl_basesel.selectors import (
+        Auto,
+        Choice,
+        ContinuousDoubleGreedy,
+        DomainSimilarity,
+        GreedyOnNovelClass,
+        GreedyOnTarget,
+        KMedoids,
+        LagrangianDual,
+        PaperRule,
+        RandomGreedy,
+        RandomSelection,
+        Selector,
+        WithSwaps,
+        methods,
+        register,
+    )
+    from fsl_basesel.similarity import ClassCentroids, class_centroids
+
+_NAMES = {
+    "bounds": ("Certificate", "Guarantee", "certify", "upper_bound"),
+    "data.pool": ("ClassPool",),
+    "errors": ("InputError",),
+    "problem": ("SelectionProblem",),
+    "selecting": ("select", "select_grid"),
+    "selection": ("Explanation", "Selection"),
+    "selectors": (
+        *("Auto", "Choice", "ContinuousDoubleGreedy", "DomainSimilarity", "GreedyOnNovelClass"),
+        *("GreedyOnTarget", "KMedoids", "LagrangianDual", "PaperRule", "RandomGreedy"),
+        *("RandomSelection", "Selector", "WithSwaps", "methods", "register"),
+    ),
+    "similarity": ("ClassCentroids", "class_centroids"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Auto",
     "Certificate",
+    "Choice",
+    "ClassCentroids",
     "ClassPool",
     "ContinuousDoubleGreedy",
     "DomainSimilarity",
@@ -61,7 +82,32 @@ __all__ = [
     "certify",
     "class_centroids",
     "methods",
+    "register",
     "select",
     "select_grid",
     "upper_bound",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_MODULES, "__version__"]
+
+
+def _version() -> str:
+    """The installed version, or "unknown" when run from a folder that was never installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("fsl-basesel")
+    except PackageNotFoundError:
+        return "unknown"

@@ -88,23 +88,7 @@ def certify(problem: SelectionProblem, indices: Iterable[int]) -> Certificate:
     bound = upper_bound(problem)
     if bound - value <= problem.rounding(chosen, _proof(problem).indices):
         bound = value
-    return Certificate(bound, relative_gap(value, bound))
-
-
-def exchange_bound(problem: SelectionProblem, indices: Iterable[int]) -> float:
-    """A cheap upper bound from one look at a set: what exchanging j classes could gain at most.
-
-    OPT <= h(U) + max over j of (the j largest gains given U + the j largest weights in U). One pass
-    over the matrix; looser than `upper_bound`. Leaving the weights out, as one may for lam = 0,
-    would be wrong for lam > 0.
-    """
-    chosen = np.array(list(indices), np.int64)
-    gains = problem.gains(chosen).numpy()[problem.unselected]
-    gains = np.sort(gains[np.isfinite(gains)])[::-1]
-    weights = np.sort(problem.modular[chosen])[::-1]
-    exchanges = min(len(gains), len(weights))
-    change = np.cumsum(gains[:exchanges] + weights[:exchanges])
-    return problem.value(chosen) + max(0.0, float(change.max(initial=0.0)))
+    return Certificate(bound, relative_gap(value, bound, problem.floor))
 
 
 def average_similarity(problem: SelectionProblem) -> float:
@@ -158,7 +142,10 @@ def theorem_4_random_greedy(problem: SelectionProblem) -> Guarantee:
     if problem.m <= dropped:
         return dataclasses.replace(monotone_shift(problem), expected=True)
     rest = (1 - 1 / dropped) ** dropped if dropped else 0.0
-    weight = max(0.0, float(problem.gains([])[problem.unselected].max()))
+    start = np.array(problem.selected, np.int64)
+    weight = max(
+        0.0, float(problem.gains_over(problem.state_of(start)[0][:, -1], problem.unselected).max())
+    )
     everything = problem.value(problem.unselected)
     return Guarantee(1 - rest, rest * (everything - dropped * weight), expected=True)
 
@@ -176,31 +163,3 @@ def theorem_4_double_greedy(problem: SelectionProblem) -> Guarantee:
         return Guarantee(1.0, 0.0)
     ends = (r - m) * problem.value([]) + m * problem.value(problem.unselected)
     return Guarantee(root / (root + r), ends / (root + r))
-
-
-def theorem_2_as_printed(problem: SelectionProblem) -> Guarantee:
-    """h(U) >= (1 - 1/e) h(OPT) + Q/e, as the paper has it; not true of every instance."""
-    return Guarantee(1 - 1 / math.e, average_similarity(problem) / math.e)
-
-
-def theorem_4_random_greedy_as_printed(problem: SelectionProblem) -> Guarantee:
-    """E h(U) >= (1 - m/(e r))/e h(OPT) + C1 Q, r = |B_u|, as the paper has it.
-
-    C1 = 1/e + (1 - 1/e)(m/r - lam), positive for lam < 1/(e - 1) (correction 9 in docs/paper.md).
-    Not true of every instance: limits K -> 0 and m -> infinity are taken on the way.
-    """
-    share = problem.m / len(problem.unselected)
-    c1 = 1 / math.e + (1 - 1 / math.e) * (share - problem.lam)
-    ratio = (1 - share / math.e) / math.e
-    return Guarantee(ratio, c1 * average_similarity(problem), expected=True)
-
-
-def theorem_4_double_greedy_as_printed(problem: SelectionProblem) -> Guarantee:
-    """h(U) >= (1 + r/(2 sqrt((r-m) m)))^-1 h(OPT) + C2 Q, r = |B_u|, as the paper has it.
-
-    C2 = (1 - lam) r / (2 sqrt((r-m) m) + r). Not true of every instance.
-    """
-    r, m = len(problem.unselected), problem.m
-    root = 2 * math.sqrt((r - m) * m)
-    c2 = (1 - problem.lam) * r / (root + r)
-    return Guarantee(root / (root + r), c2 * average_similarity(problem))

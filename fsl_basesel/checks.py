@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
+from fsl_basesel import memory
 from fsl_basesel.errors import InputError
 from fsl_basesel.similarity import ArrayLike, as_array
 
@@ -26,7 +27,7 @@ def index(entry: Any) -> int:
 def distinct_columns(indices: Iterable[int], name: str, count: int) -> tuple[int, ...]:
     """`indices` as plain ints, checked to be columns and different from each other."""
     expected = f"Expected `{name}` to be column numbers from 0 to {count - 1}"
-    if isinstance(indices, torch.Tensor | np.ndarray):
+    if hasattr(indices, "tolist"):  # of numpy and torch
         indices = indices.tolist()
     try:
         columns = tuple(index(entry) for entry in indices)
@@ -72,6 +73,13 @@ def non_negative(value: Any, name: str) -> float:
     return number
 
 
+def one_of(value: str, allowed: Sequence[str], name: str) -> str:
+    """`value` if it is among `allowed`, else an error that lists them."""
+    if value not in allowed:
+        raise InputError(f"Expected `{name}` to be one of {', '.join(allowed)} but got {value!r}.")
+    return value
+
+
 def floor_below(value: Any, lowest: float) -> float:
     """`value` as a float that is at most the smallest similarity."""
     number = _number(value, "floor")
@@ -97,6 +105,36 @@ def cost_vector(cost: ArrayLike | None, count: int) -> np.ndarray | None:
         raise InputError(f"Expected `cost` to be finite but got {array[at]} for candidate {at}.")
     array.flags.writeable = False
     return array
+
+
+def row_weights(weights: ArrayLike, count: int) -> np.ndarray:
+    """`weights` as `count` finite float64 numbers of at least 0, not all of them 0."""
+    expected = f"Expected `weights` to be {count} numbers of at least 0, one a novel class,"
+    array = as_array(weights, expected)
+    if array.shape != (count,) or array.dtype.kind not in "fiu":
+        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
+    array = array.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
+        raise InputError(f"{expected} but got {array[wrong[0]]} for novel class {wrong[0]}.")
+    if not 0 < array.sum() < np.inf:
+        raise InputError(f"{expected} with a finite sum above 0 but their sum is {array.sum()}.")
+    array.flags.writeable = False
+    return array
+
+
+def enough_memory(needed: int, processes: int = 1) -> None:
+    """Refuse a matrix of `needed` bytes that this machine has no room for."""
+    together = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if processes > 1 else 1
+    free = memory.free_bytes()
+    if needed * together > free:
+        each = "" if together == 1 else f" on each of {together} processes"
+        raise InputError(
+            "Expected the similarities to fit into memory but they take "
+            f"{memory.gigabytes(needed)}{each} and {memory.gigabytes(free)} are free; spread the "
+            "novel classes over more machines (torchrun, docs/scaling.md), use float32 centroids, "
+            "or fewer classes."
+        )
 
 
 def class_names(

@@ -7,3 +7,7 @@ class InputError(ValueError):
     It is a `ValueError`, so existing `except ValueError` handlers keep working; the command line
     turns it into one line and exit code 2.
     """
+
+
+class ProcessError(RuntimeError):
+    """Another process of a distributed selection ended or hangs; this one cannot go on."""

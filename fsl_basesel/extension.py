@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear import value_and_gradient
+from fsl_basesel.multilinear import SortedRows, value_and_gradient
 from fsl_basesel.similarity import ArrayLike, as_array, is_tensor
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def multilinear(
         A float, or for a batch `[S]` values: a tensor if `x` is one, else an array.
     """
     points, batched = probability_points(problem, x)
+    problem.agree("problem.multilinear", x=_mark(problem, points))
     top, _ = _mean_top(problem, points, backend)
     values = top - points @ _like(points, problem.modular)
-    return values if batched else float(values[0])
+    return problem.answer(values) if batched else float(values[0])
 
 
 def gradient(problem: SelectionProblem, x: ArrayLike, backend: str = "auto") -> Any:
@@ -52,10 +54,11 @@ def gradient(problem: SelectionProblem, x: ArrayLike, backend: str = "auto") -> 
         The shape of `x`: a tensor if `x` is one, else a float64 array. 0 for B_s, whose classes are
         no variables of F.
     """
+    problem.agree("problem.gradient", x=_mark(problem, x))
     top = top_gradient(problem, x, backend)
     slopes = top - _like(top, problem.modular)
     slopes[..., list(problem.selected)] = 0.0
-    return slopes
+    return problem.answer(slopes)
 
 
 def top_gradient(problem: SelectionProblem, x: ArrayLike, backend: str = "auto") -> Any:
@@ -67,15 +70,37 @@ def top_gradient(problem: SelectionProblem, x: ArrayLike, backend: str = "auto")
 
 def _mean_top(problem: SelectionProblem, points: Any, backend: str) -> tuple[Any, Any]:
     """The expected mean top-k similarity and its gradient, over the rows of all processes."""
-    pair = value_and_gradient(problem.sorted_rows, points, problem.k, backend=backend)
-    if problem.shards == 1:
-        return pair
-    share = problem.columns.shape[1] / problem.n_novel
-    value, slopes = (
-        problem.sum_over_shards(share * np.asarray(as_array(part, "a result"), np.float64))
-        for part in pair
-    )
-    return _like(points, value), _like(points, slopes)
+    value, slopes = value_and_gradient(problem.sorted_rows, points, problem.k, backend=backend)
+    if problem.rows.size > 1:
+        share = problem.by_candidate.shape[1] / problem.n_novel
+        parts = (np.asarray(as_array(part, "a result"), np.float64) for part in (value, slopes))
+        value, slopes = (_like(points, problem.rows.sum(share * part[None])) for part in parts)
+    if problem.weights is not None:  # whose rows are sorted above the floor
+        value = value + problem.floor
+    return value, slopes
+
+
+def sorted_rows(problem: SelectionProblem) -> SortedRows:
+    """Every row in falling order; sorted once for all problems with this matrix and floor.
+
+    Rows with weights are sorted as weight * (f - floor), with a floor of 0.
+    """
+    weights = None if problem.weights is None else problem.weights.tobytes()
+
+    def sort() -> SortedRows:
+        if weights is None:
+            return SortedRows.from_columns(problem.by_candidate, problem.floor)
+        above = (problem.by_candidate - np.float64(problem.floor)) * problem.row_weights
+        return SortedRows.from_columns(above, 0.0)
+
+    return problem.matrix.once(("sorted rows", problem.floor, weights), sort)
+
+
+def _mark(problem: SelectionProblem, x: ArrayLike) -> int | None:
+    """What tells points apart, where processes have to agree on them."""
+    if problem.rows.size == 1:
+        return None
+    return zlib.crc32(np.ascontiguousarray(as_array(x, "Expected `x` to be an array")).data)
 
 
 def _like(points: Any, array: np.ndarray) -> Any:

@@ -7,12 +7,12 @@ block order, so a sum over blocks has the same bits on one core and on sixty-fou
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from typing import TypeVar
-
-import torch
 
 Result = TypeVar("Result")
 
@@ -23,10 +23,25 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 def thread_count() -> int:
     """How many threads to use: `NUMBA_NUM_THREADS` if set, else what torch was told to use.
 
-    A DataLoader worker has `torch.set_num_threads(1)`, so kernels there stay on one thread too.
+    Without torch, `OMP_NUM_THREADS` or else the cores that this process may run on. A DataLoader
+    worker has `torch.set_num_threads(1)`, so kernels there stay on one thread too.
     """
     asked = os.environ.get("NUMBA_NUM_THREADS", "")
-    return max(1, int(asked)) if asked.isdigit() else max(1, torch.get_num_threads())
+    if asked.isdigit():
+        return max(1, int(asked))
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return max(1, torch.get_num_threads())
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return max(1, int(asked)) if asked.isdigit() else _cores()
+
+
+@cache
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
 
 
 def blocks(length: int, size: int) -> Iterator[tuple[int, int]]:

@@ -92,14 +92,14 @@ def live_prefixes(problem: SelectionProblem, x: np.ndarray, slack: float) -> Pre
     columns, values = np.empty(here[-1], np.uint32), np.empty(here[-1], rows.values.dtype)
     _fill(rows.values, rows.order, x, here, columns, values)
     counts, whole, columns, values = (
-        problem.all_rows(part) for part in (counts, whole, columns, values)
+        problem.rows.all(part) for part in (counts, whole, columns, values)
     )
     starts = np.concatenate(([0], np.cumsum(counts)))
     column_starts = np.zeros(len(x) + 1, np.int64)
     np.cumsum(np.bincount(columns, minlength=len(x)), out=column_starts[1:])
     positions, row_of = np.empty(len(columns), np.uint32), np.empty(len(columns), np.uint32)
     _by_column(starts, columns, column_starts[:-1].copy(), positions, row_of)
-    floor = float(problem.floor)
+    floor = rows.floor
     return Prefixes(starts, columns, values, whole, column_starts, positions, row_of, floor)
 
 

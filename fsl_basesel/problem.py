@@ -2,38 +2,109 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import hashlib
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 
-from fsl_basesel import checks, extension, topk
+from fsl_basesel import checks, distributed, extension, topk
+from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear import SortedRows
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.similarity import (
     ArrayLike,
     SimilarityFunction,
     Space,
     as_matrix,
+    is_tensor,
     similarity_columns,
     space_of,
 )
 
 if TYPE_CHECKING:
+    import torch
     from torch.distributed import ProcessGroup
+
+    from fsl_basesel.multilinear import SortedRows
+
+Made = TypeVar("Made")
 
 # Columns a thread takes at a time; fixed, so results do not depend on the number of threads.
 COLUMN_BLOCK = 1024
 # Relative to the terms of a float64 sum, what rounding may make of it.
 ROUNDING = 1e-12
+# What `replace` takes.
+SETTINGS = ("m", "k", "lam", "selected", "cost", "mu", "floor", "weights")
 
 
-@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Matrix:
+    """The similarities of one process, and what is computed once for all problems on them.
+
+    Attributes:
+        by_candidate: `[|B|, novel classes here]`, read-only.
+        rows: Which novel classes are here.
+        names: Of the candidates.
+        novel_names: Of all novel classes.
+        centroids: Of candidates and novel classes, where the similarities come from them.
+        space: In which a similarity with a name compares them.
+        tensors: Whether they came as tensors, so that answers are tensors too.
+    """
+
+    def __init__(
+        self,
+        by_candidate: np.ndarray,
+        rows: Rows,
+        names: tuple[str, ...],
+        novel_names: tuple[str, ...],
+        centroids: tuple[np.ndarray, np.ndarray] | None = None,
+        space: Space | None = None,
+        tensors: bool = False,
+    ) -> None:
+        by_candidate.flags.writeable = False
+        self.by_candidate = by_candidate
+        self.rows = rows
+        self.names = names
+        self.novel_names = novel_names
+        self.centroids = centroids
+        self.space = space
+        self.tensors = tensors
+        self.kept: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` makes, made when `key` is asked for first."""
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+    def extent(self) -> tuple[float, float]:
+        """The smallest and the largest similarity on any process."""
+
+        def find() -> tuple[float, float]:
+            here = self.by_candidate.min(initial=np.inf), self.by_candidate.max(initial=-np.inf)
+            lows, highs = zip(*self.rows.gather(here), strict=True)
+            return float(min(lows)), float(max(highs))
+
+        return self.once("extent", find)
+
+    def part(self, by_candidate: np.ndarray, rows: Rows) -> Matrix:
+        """The same for some of the novel classes."""
+        names, novel_names = self.names, self.novel_names
+        return Matrix(
+            by_candidate, rows, names, novel_names, self.centroids, self.space, self.tensors
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: without what can be computed again."""
+        return self.__dict__ | {"kept": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state["by_candidate"].flags.writeable = False
+        self.__dict__.update(state)
+
+
 class SelectionProblem:
     """Choose `m` of the candidate classes for a set of novel classes; validated once, immutable.
 
@@ -49,84 +120,95 @@ class SelectionProblem:
     Args:
         similarity: `|N| x |B|`, rows novel classes, columns candidates. One candidate-major copy is
             kept; a read-only array that is already candidate-major is taken as it is.
-        m: How many classes to add, 0 to `|B_u|`.
+        m: How many classes to add, 0 to `|B_u|`; 100 by default.
         k: How many of its nearest base classes count for a novel class (K in the paper).
         lam: Weight of the diversity term (lambda in the paper), >= 0.
         selected: Columns already in the base set (B_s).
         cost: `[|B|]`, difficulty of obtaining each class (appendix 2.5), weighted by `mu`.
         mu: Weight of `cost`, >= 0.
+        weights: `[|N|]`, how much each novel class counts in the means, >= 0; all the same by
+            default. Only their ratios matter.
         names: Candidate names, unique; by default their column numbers.
         novel_names: Novel class names, unique; by default their row numbers.
         floor: What a missing entry counts; at most `min f`.
+
+    Attributes:
+        matrix: The similarities, shared with all problems made by `replace`.
+        m: As given, like `k`, `lam`, `selected`, `cost`, `mu` and `floor`.
+        weights: None, or `[|N|]` with a sum of 1.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=2, k=1)
         >>> problem.value([0, 1])
         0.8500000000000001
-        >>> problem.gains([2])
-        tensor([0.1500, 0.1000,   -inf], dtype=torch.float64)
+        >>> problem.gains([2]).round(2)
+        array([0.15, 0.1 , -inf])
     """
 
-    columns: np.ndarray
+    matrix: Matrix
     m: int
     k: int
     lam: float
     selected: tuple[int, ...]
     cost: np.ndarray | None
     mu: float
-    names: tuple[str, ...]
-    novel_names: tuple[str, ...]
     floor: float
-    centroids: tuple[np.ndarray, np.ndarray] | None
-    space: Space | None
+    weights: np.ndarray | None
 
     def __init__(
         self,
         similarity: ArrayLike,
-        m: int = 100,
+        m: int | None = None,
         k: int = 3,
         lam: float = 0.0,
         selected: Iterable[int] = (),
         cost: ArrayLike | None = None,
         mu: float = 0.0,
         *,
+        weights: ArrayLike | None = None,
         names: Sequence[str] | None = None,
         novel_names: Sequence[str] | None = None,
         floor: float | None = None,
     ) -> None:
         matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
-        columns = matrix.T
-        if _may_change(matrix) or not columns.flags.c_contiguous:
-            columns = np.array(columns, order="C")
-        columns.flags.writeable = False
-        base, novel = columns.shape
-        self._store(
-            columns=columns,
-            names=checks.class_names(names, base, "names", "candidate"),
-            novel_names=checks.class_names(novel_names, novel, "novel_names", "novel class"),
-            centroids=None,
-            space=None,
+        by_candidate = matrix.T
+        if _may_change(matrix) or not by_candidate.flags.c_contiguous:
+            by_candidate = np.array(by_candidate, order="C")
+        base, novel = by_candidate.shape
+        self._set(
+            Matrix(
+                by_candidate,
+                Rows.here(novel),
+                checks.class_names(names, base, "names", "candidate"),
+                checks.class_names(novel_names, novel, "novel_names", "novel class"),
+                tensors=is_tensor(similarity),
+            ),
+            m=m,
+            k=k,
+            lam=lam,
+            selected=selected,
+            cost=cost,
+            mu=mu,
+            weights=weights,
+            floor=floor,
         )
-        self._store_settings(m, k, lam, selected, cost, mu, floor)
 
     @classmethod
     def from_centroids(
         cls,
         candidates: ArrayLike,
         novel: ArrayLike | None = None,
-        m: int = 100,
+        m: int | None = None,
         k: int = 3,
         lam: float = 0.0,
-        selected: Iterable[int] = (),
-        cost: ArrayLike | None = None,
-        mu: float = 0.0,
         *,
-        names: Sequence[str] | None = None,
-        novel_names: Sequence[str] | None = None,
-        floor: float | None = None,
         similarity: str | SimilarityFunction = "cosine",
         centre: str = "candidates",
         shrinkage: float = 0.5,
+        names: Sequence[str] | None = None,
+        novel_names: Sequence[str] | None = None,
+        spread: bool | ProcessGroup = False,
+        **settings: Any,
     ) -> SelectionProblem:
         """The problem of class centroids.
 
@@ -135,6 +217,9 @@ class SelectionProblem:
                 of `novel`, and not copied: do not write to them.
             novel: `|N| x d` class centroids; None is General Selection, where the candidates
                 themselves stand for the classes to come.
+            m: As for the class.
+            k: As for the class.
+            lam: As for the class.
             similarity: "cosine" (the paper), "centred", "whitened" (see
                 `fsl_basesel.similarity.space_of`), or a function of (a block of candidates
                 `[b, d]`, novel `[|N|, d]`) to `[|N|, b]`.
@@ -142,15 +227,12 @@ class SelectionProblem:
                 "each" from each side its own, for candidates and novel classes from different
                 sources (text and images).
             shrinkage: For "whitened": share of the identity in the covariance, above 0, at most 1.
-            m: As for the class, like the remaining arguments.
-            k: As for the class.
-            lam: As for the class.
-            selected: As for the class.
-            cost: As for the class.
-            mu: As for the class.
             names: As for the class.
             novel_names: As for the class; in General Selection the candidates' names.
-            floor: As for the class.
+            spread: Whether to spread the novel classes over all processes of `torch.distributed`,
+                or over a group of them: every process passes the same centroids and computes and
+                keeps the similarities of its own novel classes.
+            settings: The remaining arguments of the class.
 
         Example:
             >>> import numpy as np
@@ -170,26 +252,120 @@ class SelectionProblem:
         if general and novel_names is None:
             novel_names = base_names
         target_names = checks.class_names(novel_names, len(target), "novel_names", "novel class")
+        rows = Rows.here(len(target))
+        if spread is not False:
+            group = None if spread is True else spread
+            rows = Rows.spread(len(target), group, _digest(base, target, base_names, target_names))
+            rows.agree("SelectionProblem.from_centroids", candidates=base.shape, novel=target.shape)
+        kind = np.result_type(base, target)
+        checks.enough_memory(len(base) * (rows.stop - rows.start) * kind.itemsize, rows.size)
+        here = slice(rows.start, rows.stop)
         space = None
         if not callable(similarity):
             space = space_of(similarity, base, target, centre, shrinkage)
-            columns = similarity_columns(base, target, base_names, target_names, space)
-        else:
-            columns = similarity_columns(base, target, base_names, target_names, similarity)
-        columns.flags.writeable = False
-        problem = cls.__new__(cls)
-        problem._store(
-            columns=columns,
-            names=base_names,
-            novel_names=target_names,
-            centroids=(base, target),
-            space=space,
+        by_candidate = similarity_columns(
+            base,
+            target[here],
+            base_names,
+            target_names[here],
+            space or similarity,  # type: ignore[arg-type]
         )
-        problem._store_settings(m, k, lam, selected, cost, mu, floor)
+        tensors = is_tensor(candidates) or is_tensor(novel)
+        problem = object.__new__(cls)
+        problem._set(
+            Matrix(by_candidate, rows, base_names, target_names, (base, target), space, tensors),
+            **{"m": m, "k": k, "lam": lam} | settings,
+        )
         return problem
 
+    @classmethod
+    def from_rows(
+        cls,
+        similarity: ArrayLike,
+        m: int | None = None,
+        k: int = 3,
+        lam: float = 0.0,
+        *,
+        names: Sequence[str] | None = None,
+        novel_names: Sequence[str] | None = None,
+        weights: ArrayLike | None = None,
+        group: ProcessGroup | None = None,
+        **settings: Any,
+    ) -> SelectionProblem:
+        """The problem whose rows are those of all processes together; nobody has them all.
+
+        Args:
+            similarity: This process's rows, `[its novel classes, |B|]`.
+            m: As for the class, and the same on every process, like the rest.
+            k: As for the class.
+            lam: As for the class.
+            names: Candidate names.
+            novel_names: Names of this process's novel classes; by default numbers over all.
+            weights: Weights of this process's novel classes.
+            group: The process group; by default all processes.
+            settings: The remaining arguments of the class.
+        """
+        start = Rows.spread(0, group)
+        by_candidate, fault = np.zeros((0, 0)), ""
+        mine = own = None
+        try:
+            matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
+            by_candidate = np.ascontiguousarray(matrix.T)
+            mine = None if novel_names is None else [str(name) for name in novel_names]
+            own = None if weights is None else checks.row_weights(weights, len(matrix))
+        except (InputError, TypeError) as error:  # if the others did not hear, they would wait
+            fault = str(error)
+        told = start.gather((fault, by_candidate.shape[1], mine, own))
+        faults = [f"{text} (rank {rank})" for rank, (text, *_) in enumerate(told) if text]
+        if faults:
+            raise InputError(faults[0])
+        settings = {"m": m, "k": k, "lam": lam} | settings
+        shown = {name: _listed(value) for name, value in settings.items()}
+        start.agree(
+            "SelectionProblem.from_rows",
+            candidates=len(by_candidate),
+            dtype=str(by_candidate.dtype),
+            names=_listed(names),
+            **shown,
+        )
+        counts = [count for _, count, _, _ in told]
+        all_names = _joined([part for _, _, part, _ in told], "novel_names")
+        all_weights = _joined([part for *_, part in told], "weights")
+        key = _digest(shown, all_names)
+        by_candidate, rows = distributed.own_rows(by_candidate, counts, group, key)
+        problem = object.__new__(cls)
+        problem._set(
+            Matrix(
+                by_candidate,
+                rows,
+                checks.class_names(names, len(by_candidate), "names", "candidate"),
+                checks.class_names(all_names, rows.count, "novel_names", "novel class"),
+                tensors=is_tensor(similarity),
+            ),
+            **settings,
+            weights=all_weights,
+        )
+        return problem
+
+    def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:
+        """This process's share of the rows of a problem that every process has.
+
+        Use it like any other problem, the same way on every process (`fsl_basesel.distributed`).
+
+        Args:
+            group: A `torch.distributed` process group; by default all processes.
+        """
+        key = _digest(zlib.crc32(self.by_candidate.data), self.names, self.novel_names)
+        rows = Rows.spread(self.n_novel, group, key)
+        shown = {name: _listed(value) for name, value in self.settings().items()}
+        rows.agree("problem.shard", novel=self.n_novel, candidates=self.n_candidates, **shown)
+        here = np.ascontiguousarray(self.by_candidate[:, rows.start : rows.stop])
+        shard = object.__new__(type(self))
+        shard._set(self.matrix.part(here, rows), **self.settings())
+        return shard
+
     def replace(self, **settings: Any) -> SelectionProblem:
-        """The same matrix with other settings (`m`, `k`, `lam`, `selected`, `cost`, `mu`, `floor`).
+        """The same matrix with other settings (`m`, `k`, `lam`, `selected`, `cost`, `mu`, ...).
 
         Nothing is copied, so a grid of settings costs one matrix; its means and its sorted rows are
         made once, whichever of the problems needs them first.
@@ -199,91 +375,100 @@ class SelectionProblem:
             >>> problem.replace(m=1).m
             1
         """
-        unknown = set(settings) - set(self.settings())
+        unknown = set(settings) - set(SETTINGS)
         if unknown:
             raise InputError(
-                f"Expected settings among {', '.join(self.settings())} but got {sorted(unknown)}."
+                f"Expected settings among {', '.join(SETTINGS)} but got {sorted(unknown)}."
             )
         problem = object.__new__(type(self))
-        for kept in ("columns", "names", "novel_names", "centroids", "space", "group"):
-            if hasattr(self, kept):
-                problem._store(**{kept: getattr(self, kept)})
-        problem._store(_first=self._owner)
-        problem._store_settings(**(self.settings() | settings))
+        problem._set(self.matrix, **(self.settings() | settings))
         return problem
-
-    @property
-    def _owner(self) -> SelectionProblem:
-        """The problem that others with this matrix were made from; it keeps what they share."""
-        return self.__dict__.get("_first", self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: without what can be computed again."""
-        return {
-            name: value
-            for name, value in self.__dict__.items()
-            if name != "_first" and not isinstance(getattr(type(self), name, None), cached_property)
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for array in (state["columns"], state["cost"]):
-            if array is not None:
-                array.flags.writeable = False
-        self.__dict__.update(state)
 
     def settings(self) -> dict[str, Any]:
         """What `replace` takes, as it is."""
-        names = ("m", "k", "lam", "selected", "cost", "mu", "floor")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in SETTINGS}
 
-    def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:
-        """This process's share of the rows; see `fsl_basesel.sharded`.
-
-        Args:
-            group: A `torch.distributed` process group; by default all processes.
-        """
-        from fsl_basesel.sharded import ShardedProblem
-
-        return ShardedProblem.of(self, group)
-
-    def _store(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-
-    def _store_settings(
+    def _set(
         self,
-        m: int,
-        k: int,
-        lam: float,
-        selected: Iterable[int],
-        cost: ArrayLike | None,
-        mu: float,
-        floor: float | None,
+        matrix: Matrix,
+        *,
+        m: int | None = None,
+        k: int = 3,
+        lam: float = 0.0,
+        selected: Iterable[int] = (),
+        cost: ArrayLike | None = None,
+        mu: float = 0.0,
+        weights: ArrayLike | None = None,
+        floor: float | None = None,
     ) -> None:
-        chosen = checks.distinct_columns(selected, "selected", self.n_candidates)
-        free = self.n_candidates - len(chosen)
-        lowest, highest = self.extent
-        natural = min(0.0, lowest)
-        self._store(
+        """Check everything and keep it."""
+        base, novel = len(matrix.names), len(matrix.novel_names)
+        lowest, highest = matrix.extent()
+        chosen = checks.distinct_columns(selected, "selected", base)
+        free = base - len(chosen)
+        m = 100 if m is None else m
+        self.__dict__.update(
+            matrix=matrix,
             m=checks.integer(m, "m", 0, free, f"{free}, the candidates not yet selected,"),
             k=checks.integer(k, "k", 1, None, ""),
             lam=checks.non_negative(lam, "lam"),
             selected=chosen,
-            cost=checks.cost_vector(cost, self.n_candidates),
+            cost=checks.cost_vector(cost, base),
             mu=checks.non_negative(mu, "mu"),
-            floor=natural if floor is None else checks.floor_below(floor, lowest),
+            floor=min(0.0, lowest) if floor is None else checks.floor_below(floor, lowest),
+            weights=None if weights is None else checks.row_weights(weights, novel),
         )
+        if self.weights is not None:
+            self.__dict__["weights"] = self.weights / self.weights.sum()
         largest = max(abs(self.floor), abs(highest))
-        checks.finite_sums(largest, self.n_novel * self.depth, "similarity")
-        checks.finite_sums(self.lam * largest, self.n_candidates, "lam * similarity")
+        checks.finite_sums(largest, novel * self.depth, "similarity")
+        checks.finite_sums(self.lam * largest, base, "lam * similarity")
         if self.cost is not None:
             priciest = float(np.abs(self.cost).max())
-            checks.finite_sums(self.mu * priciest, self.n_candidates, "mu * cost")
+            checks.finite_sums(self.mu * priciest, base, "mu * cost")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"A problem cannot change; make another by replace({name}=...).")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: without what can be computed again."""
+        return {"matrix": self.matrix, **self.settings()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for array in (state["cost"], state["weights"]):
+            if array is not None:
+                array.flags.writeable = False
+        self.__dict__.update(state)
+
+    @property
+    def by_candidate(self) -> np.ndarray:
+        """`[|B|, |N|]`: the similarities of a candidate side by side; the rows of this process."""
+        return self.matrix.by_candidate
+
+    @property
+    def rows(self) -> Rows:
+        """Which novel classes are here, and how sums over all of them are made."""
+        return self.matrix.rows
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the candidates."""
+        return self.matrix.names
+
+    @property
+    def novel_names(self) -> tuple[str, ...]:
+        """Names of the novel classes, those on other processes included."""
+        return self.matrix.novel_names
+
+    @property
+    def centroids(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Centroids of the candidates and of the novel classes, if the problem was made of them."""
+        return self.matrix.centroids
 
     @property
     def n_candidates(self) -> int:
         """|B|, the number of columns, those already selected included."""
-        return self.columns.shape[0]
+        return len(self.names)
 
     @property
     def n_novel(self) -> int:
@@ -295,27 +480,7 @@ class SelectionProblem:
         """What the similarities are: "cosine", "centred", "whitened", "function" or "matrix"."""
         if self.centroids is None:
             return "matrix"
-        return "function" if self.space is None else self.space.name
-
-    @property
-    def shards(self) -> int:
-        """How many processes share the rows: one, unless the problem is sharded."""
-        return 1
-
-    def sum_over_shards(self, local: np.ndarray) -> np.ndarray:
-        """The sum of an array over all processes that share the rows."""
-        return local
-
-    def all_rows(self, local: np.ndarray) -> np.ndarray:
-        """An array with an entry for each row here, completed by those of other processes."""
-        return local
-
-    @cached_property
-    def extent(self) -> tuple[float, float]:
-        """The smallest and the largest entry of the matrix."""
-        if self._owner is not self:
-            return self._owner.extent
-        return float(self.columns.min()), float(self.columns.max())
+        return "function" if self.matrix.space is None else self.matrix.space.name
 
     @property
     def depth(self) -> int:
@@ -323,9 +488,26 @@ class SelectionProblem:
         return min(self.k, self.n_candidates)
 
     @property
-    def similarity(self) -> torch.Tensor:
+    def scale(self) -> int:
+        """What a sum of top-k sums over the rows is divided by."""
+        return self.n_novel * self.k
+
+    @property
+    def similarity(self) -> np.ndarray | torch.Tensor:
         """`|N| x |B|` view of the similarities. Do not write to it."""
-        return _shared_tensor(self.columns).T
+        return self.answer(self.by_candidate.T)
+
+    def answer(self, array: np.ndarray, *asked: object) -> Any:
+        """`array`, as a tensor if the similarities, or one of `asked`, came as tensors."""
+        if is_tensor(array) or not (self.matrix.tensors or any(is_tensor(one) for one in asked)):
+            return array
+        import warnings
+
+        import torch
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of memory that cannot be written to
+            return torch.from_numpy(array)
 
     @cached_property
     def is_selected(self) -> np.ndarray:
@@ -340,23 +522,33 @@ class SelectionProblem:
         return np.flatnonzero(~self.is_selected)
 
     @cached_property
+    def row_weights(self) -> np.ndarray:
+        """What each novel class here counts, 1 in the mean over all."""
+        if self.weights is None:
+            return self.matrix.once("ones", lambda: np.ones(self.by_candidate.shape[1]))
+        return self.weights[self.rows.start : self.rows.stop] * self.n_novel
+
+    @property
     def column_means(self) -> np.ndarray:
         """`[|B|]` float64: mean similarity of each candidate to the novel classes."""
-        if self._owner is not self:
-            return self._owner.column_means
-        pieces = map_blocks(
-            lambda start, stop: self.columns[start:stop].sum(axis=1, dtype=np.float64),
-            self.n_candidates,
-            COLUMN_BLOCK,
-        )
-        return self.sum_over_shards(np.concatenate(pieces)) / self.n_novel
 
-    @cached_property
-    def sorted_rows(self) -> SortedRows:
-        """Every row in falling order, for the multilinear extension; sorted once for a matrix."""
-        if self._owner is not self and self._owner.floor == self.floor:
-            return self._owner.sorted_rows
-        return SortedRows.from_columns(self.columns, self.floor)
+        def work(start: int, stop: int) -> np.ndarray:
+            part = self.by_candidate[start:stop]
+            if self.weights is not None:
+                part = part * self.row_weights
+            sums = [part[:, block].sum(axis=1, dtype=np.float64) for block in self.rows.blocks]
+            return np.array(sums).reshape(-1, stop - start)
+
+        def means() -> np.ndarray:
+            pieces = map_blocks(work, self.n_candidates, COLUMN_BLOCK)
+            return self.rows.sum(np.concatenate(pieces, axis=1)) / self.n_novel
+
+        return self.matrix.once(("means", self._weighting), means)
+
+    @property
+    def _weighting(self) -> bytes | None:
+        """What tells weights apart from others."""
+        return None if self.weights is None else self.weights.tobytes()
 
     @cached_property
     def modular(self) -> np.ndarray:
@@ -383,13 +575,11 @@ class SelectionProblem:
 
     def value(self, indices: Iterable[int]) -> float:
         """h(U) for the columns `indices`, Eq. 3 with the cost term."""
-        chosen = self._choice(indices)
-        return self.value_of(np.array(self.selected + chosen, np.int64))
+        return self.value_of(self._members("value", indices))
 
     def value_of(self, members: np.ndarray) -> float:
         """h for base classes given as an array that includes B_s; nothing is checked."""
-        value, _ = topk.state_of(self.columns, members, self.depth, self.floor)
-        return self.value_from(value, members)
+        return self.value_from(self.state_of(members)[0], members)
 
     def value_from(self, value: np.ndarray, members: np.ndarray) -> float:
         """h from a top-k state of `members` (see `fsl_basesel.topk`), B_s included."""
@@ -397,41 +587,68 @@ class SelectionProblem:
         top += self.floor * (self.k - self.depth) / self.k  # entries no set of classes can fill
         return float(top - np.sort(self.modular[members]).sum())
 
+    def state_of(self, members: np.ndarray, more: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """The top-k state (see `fsl_basesel.topk`) of `members`, by `more` entries deeper."""
+        return topk.state_of(self.by_candidate, members, self.depth + more, self.floor)
+
     def mean_over_rows(self, per_row: np.ndarray) -> float:
-        """Mean over all novel classes of a number each."""
-        return float(self.sum_over_shards(per_row.sum(keepdims=True))[0]) / self.n_novel
+        """Weighted mean over all novel classes of a number each."""
+        return self.rows.sum_of(self.row_weights * per_row) / self.n_novel
 
-    def dot_over_rows(self, left: np.ndarray, right: np.ndarray) -> float:
-        """Inner product of two vectors with an entry for each novel class."""
-        # Not `@`: a library's order of additions depends on the machine.
-        return float(self.sum_over_shards((left * right).sum(keepdims=True))[0])
-
-    def gains(self, indices: Iterable[int]) -> torch.Tensor:
+    def gains(self, indices: Iterable[int]) -> Any:
         """h(u | U) for every column u, float64 `[|B|]`; -inf for columns that are already in."""
-        members = np.array(self.selected + self._choice(indices), np.int64)
-        value, _ = topk.state_of(self.columns, members, self.depth, self.floor)
-        gains = self.gains_over(value[:, -1])
+        members = self._members("gains", indices)
+        gains = self.gains_over(self.state_of(members)[0][:, -1])
         gains[members] = -np.inf
-        return torch.from_numpy(gains)
+        return self.answer(gains, indices)
 
     def gains_over(self, kth: np.ndarray, which: np.ndarray | None = None) -> np.ndarray:
         """Gain of each column (or of those in `which`) given the rows' current k-th values."""
         columns = np.arange(self.n_candidates) if which is None else which
-        gains = self.sum_over_shards(self.excess_over(kth, columns))
-        return gains / (self.n_novel * self.k) - self.modular[columns]
+        return self.rows.sum(self.excess(kth, columns)) / self.scale - self.modular[columns]
 
-    def excess_over(self, kth: np.ndarray, which: np.ndarray) -> np.ndarray:
-        """Sum of max(f - kth, 0) over the rows of this process, for each column in `which`."""
-        sums = np.empty(len(which))
+    def excess(self, kth: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Weighted sums of max(f - kth, 0) over the blocks of rows here, for columns `which`."""
+        sums = np.empty((len(self.rows.blocks), len(which)))
         threshold = np.ascontiguousarray(kth)
 
         def work(start: int, stop: int) -> None:
-            topk.excess_all(self.columns, which[start:stop], threshold, sums[start:stop])
+            topk.excess_all(
+                self.by_candidate,
+                which[start:stop],
+                threshold,
+                self.row_weights,
+                sums[:, start:stop],
+            )
 
         map_blocks(work, len(which), COLUMN_BLOCK)
         return sums
 
-    def multilinear(self, x: ArrayLike, backend: str = "auto") -> float | np.ndarray | torch.Tensor:
+    def similarity_ratio(self, indices: Iterable[int]) -> Any:
+        """Similarity Ratio (Eq. 1) of every novel class with the base set B_s + U, `[|N|]`.
+
+        Mean similarity to the top-k base classes over the mean to all of them; with fewer than k
+        base classes the top-k are those there are, and with none the ratio is NaN.
+        """
+        members = self._members("similarity_ratio", indices)
+        return self.answer(self.ratio_of(members), indices)
+
+    def ratio_of(self, members: np.ndarray) -> np.ndarray:
+        """`similarity_ratio` of base classes given as an array that includes B_s."""
+        if not len(members):
+            return np.full(self.n_novel, np.nan)
+        depth = min(self.k, len(members))
+        value, _ = topk.state_of(self.by_candidate, members, depth, self.floor)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = value.mean(axis=1) / self.by_candidate[members].mean(axis=0, dtype=np.float64)
+        return self.rows.all(ratio)
+
+    @property
+    def sorted_rows(self) -> SortedRows:
+        """Every row in falling order, for the multilinear extension; sorted once for a matrix."""
+        return extension.sorted_rows(self)
+
+    def multilinear(self, x: ArrayLike, backend: str = "auto") -> Any:
         """F(x), the expectation of h; see `fsl_basesel.extension.multilinear`."""
         return extension.multilinear(self, x, backend)
 
@@ -439,22 +656,8 @@ class SelectionProblem:
         """dF/dx, exact; see `fsl_basesel.extension.gradient`."""
         return extension.gradient(self, x, backend)
 
-    def similarity_ratio(self, indices: Iterable[int]) -> torch.Tensor:
-        """Similarity Ratio (Eq. 1) of every novel class with the base set B_s + U, `[|N|]`.
-
-        Mean similarity to the top-k base classes over the mean to all of them; with fewer than k
-        base classes the top-k are those there are, and with none the ratio is NaN.
-        """
-        members = np.array(self.selected + self._choice(indices), np.int64)
-        if not len(members):
-            return torch.full((self.n_novel,), torch.nan, dtype=torch.float64)
-        depth = min(self.k, len(members))
-        value, _ = topk.state_of(self.columns, members, depth, self.floor)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = value.mean(axis=1) / self.columns[members].mean(axis=0, dtype=np.float64)
-        return torch.from_numpy(self.all_rows(ratio))
-
-    def _choice(self, indices: Iterable[int]) -> tuple[int, ...]:
+    def _members(self, call: str, indices: Iterable[int]) -> np.ndarray:
+        """B_s and `indices`, checked and the same on every process."""
         chosen = checks.distinct_columns(indices, "indices", self.n_candidates)
         both = set(chosen) & set(self.selected)
         if both:
@@ -462,7 +665,14 @@ class SelectionProblem:
                 f"Expected `indices` outside the classes already selected but got {min(both)} "
                 f"({self.names[min(both)]!r}); B_s counts as in without being named."
             )
-        return chosen
+        self.agree(f"problem.{call}", indices=chosen)
+        return np.array(self.selected + chosen, np.int64)
+
+    def agree(self, call: str, **details: object) -> None:
+        """Make sure that every process is about to do the same with the same settings."""
+        if self.rows.size > 1:
+            shown = {name: _listed(value) for name, value in self.settings().items()}
+            self.rows.agree(call, **shown, **details)
 
     def __repr__(self) -> str:
         return (
@@ -484,8 +694,26 @@ def _may_change(array: np.ndarray) -> bool:
     return False
 
 
-def _shared_tensor(array: np.ndarray) -> torch.Tensor:
-    """A tensor on the memory of a read-only array, without torch's warning about it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.from_numpy(array)
+def _listed(values: Any) -> Any:
+    """An array or sequence as a list, which prints in full; anything else as it is."""
+    if hasattr(values, "tolist"):
+        return values.tolist()
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
+
+
+def _digest(*parts: Any) -> str:
+    """A short text that differs where the parts differ."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return found.hexdigest()[:16]
+
+
+def _joined(parts: list[Any], name: str) -> list[Any] | None:
+    """What all processes brought, one after the other; None if nobody brought any."""
+    missing = [rank for rank, part in enumerate(parts) if part is None]
+    if 0 < len(missing) < len(parts):
+        raise InputError(
+            f"Expected `{name}` on every process or on none but got none on rank(s) {missing}."
+        )
+    return None if missing else [entry for part in parts for entry in part]

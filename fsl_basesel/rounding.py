@@ -40,8 +40,9 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
     """
     x = _checked(problem, x)
     x[list(problem.selected)] = 1.0
-    best = problem.sorted_rows.values[:, 0].astype(np.float64) - problem.floor
-    tie = TIE * (problem.mean_over_rows(best) + float(np.abs(problem.modular).max()))
+    rows = problem.sorted_rows
+    best = problem.rows.sum_of(rows.values[:, 0].astype(np.float64) - rows.floor)
+    tie = TIE * (best / problem.n_novel + float(np.abs(problem.modular).max()))
     _exchange_many(problem, x, tie)
     queue = _queue(problem, x, tie)
     scale = 1.0 / (problem.n_novel * problem.k)
@@ -62,7 +63,7 @@ def pipage(problem: SelectionProblem, x: np.ndarray) -> np.ndarray:
 def _queue(problem: SelectionProblem, x: np.ndarray, tie: float) -> np.ndarray:
     """Fractional coordinates by falling gradient, ties by index."""
     open_ = np.flatnonzero((x > 0) & (x < 1) & ~problem.is_selected)
-    gradient = extension.gradient(problem, x)[open_]
+    gradient = np.asarray(extension.gradient(problem, x))[open_]
     by_gradient = np.argsort(-gradient, kind="stable")
     gaps = -np.diff(gradient[by_gradient], prepend=gradient[by_gradient[:1]])
     group = np.empty(len(open_), np.int64)
@@ -79,7 +80,7 @@ def _exchange_many(problem: SelectionProblem, x: np.ndarray, tie: float) -> None
     counted = min(problem.k, problem.n_candidates)
     while True:
         here, _ = live_lengths(problem.sorted_rows.order, x, counted, SLACK)
-        steps = np.square(problem.all_rows(here).astype(np.float64)).sum()
+        steps = np.square(problem.rows.all(here).astype(np.float64)).sum()
         if steps <= LONG or len(queue := _queue(problem, x, tie)) < 2:
             return
         value, budget = extension.multilinear(problem, x), max(1.0, SHARE * problem.m)

@@ -1,18 +1,24 @@
-"""`select`: one call from a problem to a certified selection."""
+"""`select` and `select_grid`: from a problem, or many on one matrix, to certified selections."""
 
 from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby, product
 
 from fsl_basesel.bounds import certify as certificate_of
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.progress import Listener, listening
 from fsl_basesel.selection import Selection
-from fsl_basesel.selectors import Selector, selector_of
+from fsl_basesel.selectors import selector_of
+from fsl_basesel.selectors.base import Seed, Selector, seeded
 
 
 def select(
     problem: SelectionProblem,
     method: str | Selector = "auto",
-    seed: int = 0,
+    seed: Seed = 0,
     certify: bool = True,
     progress: Listener | None = None,
 ) -> Selection:
@@ -21,8 +27,9 @@ def select(
     Args:
         problem: What to choose from.
         method: One of `methods()`, or a selector with settings of your own, for example
-            `GreedyOnTarget(form="lazy")` or `WithSwaps(RandomGreedy())`.
-        seed: All randomness comes from it: same seed, same answer on every machine.
+            `Auto(gap=0.001)` or `WithSwaps(RandomGreedy())`.
+        seed: All randomness comes from it: same seed, same answer on every machine. An integer, or
+            a numpy generator.
         certify: Attach an upper bound. `auto` and `dual` have one anyway; for the others it costs
             one run of the dual, shared by all calls on the same problem.
         progress: Called with (task, steps done, steps in total) while long work goes on.
@@ -38,8 +45,97 @@ def select(
         return with_certificate(problem, selection) if certify else selection
 
 
+def select_grid(
+    problem: SelectionProblem,
+    *,
+    k: Sequence[int] | None = None,
+    lam: Sequence[float] | None = None,
+    m: Sequence[int] | None = None,
+    seeds: Sequence[int] = (0,),
+    method: str | Selector = "auto",
+    certify: bool = True,
+    progress: Listener | None = None,
+) -> list[Selection]:
+    """Select for every combination of `k`, `lam`, `m` and seed.
+
+    The matrix, its means and its sorted rows are made once. Algorithm 4 computes the gradients of
+    all settings with the same `k` in one call a step; a bound is computed once for each setting.
+
+    Args:
+        problem: Whose matrix, B_s and cost to use; its settings stand where none are given.
+        k: Values of k.
+        lam: Values of lam.
+        m: Values of m.
+        seeds: Seeds; more than one makes sense for randomized methods only.
+        method: As for `select`.
+        certify: As for `select`.
+        progress: As for `select`.
+
+    Returns:
+        One selection for each combination, the seed varying fastest, then m, lam and k. `seconds`
+        of a batched setting has its share of the batch.
+
+    Example:
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=1, k=1)
+        >>> [(s.hyperparameters["m"], s.indices) for s in select_grid(problem, m=[1, 2])]
+        [(1, [2]), (2, [0, 1])]
+    """
+    from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy
+
+    selector = selector_of(method)
+    settings = product(
+        k if k is not None else [problem.k],
+        lam if lam is not None else [problem.lam],
+        m if m is not None else [problem.m],
+    )
+    problems = [problem.replace(k=one, lam=two, m=three) for one, two, three in settings]
+    with listening(progress):
+        if isinstance(selector, ContinuousDoubleGreedy):
+            found = list(_batched(selector, problems, seeds))
+        else:
+            found = [
+                (each, select(each, selector, seed, certify=False))
+                for each in problems
+                for seed in seeds
+            ]
+        return [
+            with_certificate(each, selection) if certify else selection for each, selection in found
+        ]
+
+
 def with_certificate(problem: SelectionProblem, selection: Selection) -> Selection:
     """The selection with a proven upper bound, unless it already has one."""
     if selection.upper_bound is not None:
         return selection
-    return selection.certified(certificate_of(problem, selection.indices).upper_bound)
+    start = time.perf_counter()
+    certified = selection.certified(certificate_of(problem, selection.indices).upper_bound)
+    seconds = selection.seconds + time.perf_counter() - start
+    return dataclasses.replace(certified, seconds=seconds)
+
+
+def _batched(
+    selector: Selector, problems: list[SelectionProblem], seeds: Sequence[int]
+) -> Iterator[tuple[SelectionProblem, Selection]]:
+    from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy, fractional_batch
+
+    assert isinstance(selector, ContinuousDoubleGreedy)
+    selector.check()
+    for _, same_k in groupby(problems, key=lambda problem: problem.k):
+        group = list(same_k)
+        start = time.perf_counter()
+        points = fractional_batch(group, selector.steps, selector.backend)
+        share = (time.perf_counter() - start) / (len(group) * len(seeds))
+        for problem, x in zip(group, points, strict=True):
+            for seed in seeds:
+                start = time.perf_counter()
+                choice = selector.round(problem, x, seeded(seed))
+                selection = Selection.of(
+                    problem,
+                    choice.indices,
+                    method=selector.name,
+                    settings=selector.settings(),
+                    seed=int(seed),
+                    backend=choice.backend,
+                )
+                seconds = share + time.perf_counter() - start
+                yield problem, dataclasses.replace(selection, seconds=seconds)

@@ -8,25 +8,84 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import fsl_basesel
+from fsl_basesel import topk
+from fsl_basesel.compiled import kernel
+from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
-from fsl_basesel.explanation import ChosenClass, Explanation, ServedClass, explain
 from fsl_basesel.files.writing import load_json, reading, write_text
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 
 FORMAT = "fsl-basesel selection 1"
+NEVER = 1 << 62  # more than any K
 
 
 def library_version() -> str:
     """The installed version, or "unknown" when run from a folder that was never installed."""
-    try:
-        return installed_version("fsl-basesel")
-    except PackageNotFoundError:
-        return "unknown"
+    return fsl_basesel.__version__
+
+
+@dataclass(frozen=True)
+class ChosenClass:
+    """One chosen class.
+
+    Attributes:
+        index: Its column.
+        name: Its name.
+        serves: Novel classes that have it among their top-k base classes, the most similar first.
+        gain: h gained when it was added to the classes chosen before it.
+        loss: h lost if it alone were dropped from the finished selection.
+        adds_from: The smallest K, beginning with the problem's, at which it is closer to some novel
+            class than the K-th closest of the classes chosen before it. Larger than the problem's K
+            where the objective was used up: the class adds nothing and was taken as a next
+            neighbour (see `fsl_basesel.selectors.greedy`), or for reasons of the method's own.
+            None where no K is large enough.
+    """
+
+    index: int
+    name: str
+    serves: tuple[str, ...]
+    gain: float
+    loss: float
+    adds_from: int | None = None
+
+
+@dataclass(frozen=True)
+class ServedClass:
+    """One novel class.
+
+    Attributes:
+        name: Its name.
+        neighbours: Its top-k base classes with their similarities, the closest first; classes of
+            B_s count.
+        ratio_before: Similarity Ratio with B_s alone, None where B_s is empty.
+        ratio_after: Similarity Ratio with the whole base set, None where it is undefined.
+    """
+
+    name: str
+    neighbours: tuple[tuple[str, float], ...]
+    ratio_before: float | None
+    ratio_after: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Every chosen class in order of choice, and every novel class."""
+
+    chosen: tuple[ChosenClass, ...]
+    novel: tuple[ServedClass, ...]
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        """Rows of (chosen class, novel classes it serves, its gain)."""
+        return ((row.name, row.serves, row.gain) for row in self.chosen)
+
+    def __len__(self) -> int:
+        return len(self.chosen)
 
 
 @dataclass(frozen=True)
@@ -38,12 +97,13 @@ class Selection:
         names: Their names.
         value: h(U).
         upper_bound: Proven upper bound on the best h of any m classes; None if not certified.
-        gap: (upper_bound - value) / |upper_bound|; 0 is a proof of optimality. See `relative_gap`.
+        gap: (upper_bound - value) / |upper_bound - floor|; 0 is a proof of optimality. See
+            `relative_gap`.
         method: Name of the selector.
         hyperparameters: Settings of the problem (`m`, `k`, `lam`, `mu`, `similarity`, sizes,
             `selected`) and of the selector.
         seed: Seed of the selector's randomness, None if a generator was passed.
-        seconds: Wall time of the choice, the certificate not included.
+        seconds: Wall time of the call: choice, reasons, and the certificate where one was made.
         version: Library version that made it.
         backend: Gradient backend used, None where no gradient was needed.
         explanation: What `explain()` returns.
@@ -86,7 +146,7 @@ class Selection:
             names=[problem.names[u] for u in indices],
             value=value,
             upper_bound=upper_bound,
-            gap=None if upper_bound is None else relative_gap(value, upper_bound),
+            gap=None if upper_bound is None else relative_gap(value, upper_bound, problem.floor),
             method=method,
             hyperparameters={
                 "m": problem.m,
@@ -109,9 +169,9 @@ class Selection:
 
     def certified(self, upper_bound: float) -> Selection:
         """The same selection with a proven upper bound."""
-        return dataclasses.replace(
-            self, upper_bound=upper_bound, gap=relative_gap(self.value, upper_bound)
-        )
+        floor = self.hyperparameters.get("floor", 0.0)
+        gap = relative_gap(self.value, upper_bound, floor)
+        return dataclasses.replace(self, upper_bound=upper_bound, gap=gap)
 
     def explain(self) -> Explanation:
         """Whom each chosen class serves, its gain and loss; what each novel class got.
@@ -146,11 +206,11 @@ class Selection:
             return cls(**(fields | {"explanation": _explanation(fields["explanation"])}))
 
 
-def relative_gap(value: float, upper_bound: float) -> float:
+def relative_gap(value: float, upper_bound: float, floor: float = 0.0) -> float:
     """How far `value` may be from the optimum, relative to the bound; 0 is a proof of optimality.
 
-    Differences that float64 sums cannot tell apart count as none. Below a bound of 0 nothing is
-    relative to it: the gap is then 1.
+    Similarities are counted from the floor, so the bound is too. Differences that float64 sums
+    cannot tell apart count as none. Where the bound is the floor, the gap is 1.
 
     Example:
         >>> relative_gap(0.75, 1.0)
@@ -164,7 +224,18 @@ def relative_gap(value: float, upper_bound: float) -> float:
     difference = upper_bound - value
     if difference <= ROUNDING * abs(upper_bound):
         return 0.0
-    return difference / abs(upper_bound) if upper_bound else 1.0
+    size = abs(upper_bound - floor)
+    return difference / size if size else 1.0
+
+
+def share_of_bound(value: float, upper_bound: float, floor: float = 0.0) -> float | None:
+    """The value as a share of the bound, both counted from the floor; None if that is no share.
+
+    Example:
+        >>> share_of_bound(0.75, 1.0)
+        0.75
+    """
+    return (value - floor) / (upper_bound - floor) if upper_bound > floor else None
 
 
 def _explanation(fields: dict[str, Any]) -> Explanation:
@@ -176,3 +247,97 @@ def _explanation(fields: dict[str, Any]) -> Explanation:
         for row in fields["novel"]
     )
     return Explanation(chosen, novel)
+
+
+def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
+    """Work out the explanation of a choice given in order."""
+    start, added = np.array(problem.selected, np.int64), np.array(indices, np.int64)
+    value, index = problem.state_of(start, more=1)
+    local = np.empty((len(problem.rows.blocks), len(indices)))
+    for at, u in enumerate(indices):
+        local[:, at : at + 1] = problem.excess(value[:, -2], added[at : at + 1])
+        topk.insert(problem.by_candidate, u, value, index)
+    excess = problem.rows.sum(local)
+    value, index = problem.rows.all(value), problem.rows.all(index)
+    lost = np.empty((-(-problem.n_novel // topk.ROWS), problem.n_candidates))
+    weight = problem.rows.all(problem.row_weights)
+    topk.losses(value, index, np.arange(problem.n_candidates), weight, lost)
+    total = Rows.here(problem.n_novel).sum(lost)
+    serves = _served_by(value, index, problem.depth)
+    chosen = tuple(
+        ChosenClass(
+            index=u,
+            name=problem.names[u],
+            serves=tuple(problem.novel_names[n] for n in serves.get(u, ())),
+            gain=float(gain / problem.scale - problem.modular[u]),
+            loss=float(total[u] / problem.scale - problem.modular[u]),
+            adds_from=None if first == NEVER else int(first),
+        )
+        for u, gain, first in zip(indices, excess, _adds_from(problem, added, excess), strict=True)
+    )
+    return Explanation(chosen, _novel_rows(problem, indices, value, index))
+
+
+def _adds_from(problem: SelectionProblem, added: np.ndarray, excess: np.ndarray) -> np.ndarray:
+    """`ChosenClass.adds_from` of each class; `NEVER` where no K is large enough."""
+    firsts = np.full(len(added), problem.k)
+    if (excess == 0.0).any():
+        start = len(problem.selected)
+        base = np.concatenate([np.array(problem.selected, np.int64), added])
+        least = np.full(len(base), NEVER)
+        for n in np.flatnonzero(problem.row_weights > 0.0):
+            similarity = np.ascontiguousarray(problem.by_candidate[base, n])
+            levels, level = np.unique(-similarity, return_inverse=True)
+            _least_k(similarity, level, len(levels), problem.floor, least)
+        least = np.min(problem.rows.gather(least), axis=0)[start:]
+        firsts[excess == 0.0] = least[excess == 0.0]
+    return firsts
+
+
+@kernel
+def _least_k(
+    similarity: np.ndarray, level: np.ndarray, levels: int, floor: float, least: np.ndarray
+) -> None:
+    """Lower `least[i]` to 1 + how many before i are at least as similar, counted in a tree."""
+    tree = np.zeros(levels + 1, np.int64)
+    for i in range(len(similarity)):
+        if similarity[i] > floor:
+            k, at = 1, level[i] + 1
+            while at > 0:
+                k += tree[at]
+                at -= at & -at
+            least[i] = min(least[i], k)
+        at = level[i] + 1
+        while at <= levels:
+            tree[at] += 1
+            at += at & -at
+
+
+def _served_by(value: np.ndarray, index: np.ndarray, k: int) -> dict[int, list[int]]:
+    """Rows that list each column among their top k, the most similar first, ties by row."""
+    rows, places = np.nonzero(index[:, :k] >= 0)
+    serves: dict[int, list[int]] = {}
+    for at in np.lexsort((rows, -value[rows, places])):
+        serves.setdefault(int(index[rows[at], places[at]]), []).append(int(rows[at]))
+    return serves
+
+
+def _novel_rows(
+    problem: SelectionProblem, indices: list[int], value: np.ndarray, index: np.ndarray
+) -> tuple[ServedClass, ...]:
+    start = np.array(problem.selected, np.int64)
+    before = problem.ratio_of(start).tolist()
+    after = problem.ratio_of(np.concatenate([start, np.array(indices, np.int64)])).tolist()
+    return tuple(
+        ServedClass(
+            name=problem.novel_names[n],
+            neighbours=tuple(
+                (problem.names[u], float(similarity))
+                for u, similarity in zip(index[n, : problem.depth], value[n], strict=False)
+                if u >= 0
+            ),
+            ratio_before=before[n] if math.isfinite(before[n]) else None,
+            ratio_after=after[n] if math.isfinite(after[n]) else None,
+        )
+        for n in range(problem.n_novel)
+    )

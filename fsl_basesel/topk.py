@@ -4,7 +4,10 @@
 candidate lies side by side in memory. The state is a pair of arrays of shape `[|N|, depth]`:
 `value`, falling along the depth, the floor where too few classes are in, and `index`,
 the columns those values belong to (-1 where nothing is). Equal similarities are ordered by column.
-Sums are float64 in a fixed order, so gains have the same bits on every machine.
+
+Sums over novel classes are float64 and in a fixed order: over `ROWS` of them at a time, and then
+over these blocks. So they have the same bits on every machine, and however the blocks are spread
+over processes (`fsl_basesel.distributed`). `weight` is what a novel class counts, 1 in the mean.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 from fsl_basesel.compiled import kernel
 
 LANES = 64  # partial sums of `excess`
+ROWS = 256  # novel classes of a block
 
 
 def empty_state(n_novel: int, depth: int, floor: float) -> tuple[np.ndarray, np.ndarray]:
@@ -107,8 +111,10 @@ def remove(
 
 
 @kernel
-def excess(column: np.ndarray, threshold: np.ndarray, lanes: np.ndarray) -> float:
-    """Sum over rows of max(column - threshold, 0), in float64; `lanes` is scratch.
+def excess(
+    column: np.ndarray, threshold: np.ndarray, weight: np.ndarray, lanes: np.ndarray
+) -> float:
+    """Sum over the rows of a block of weight * max(column - threshold, 0); `lanes` is scratch.
 
     Row n adds to lane n mod 64 and the lanes are added pairwise: the loop over lanes is vector
     code, three times as fast as one running sum, and the order of additions is still fixed.
@@ -119,9 +125,10 @@ def excess(column: np.ndarray, threshold: np.ndarray, lanes: np.ndarray) -> floa
     for start in range(0, whole, count):
         similarities = column[start : start + count]
         thresholds = threshold[start : start + count]
+        weights = weight[start : start + count]
         for lane in range(count):
             above = np.float64(similarities[lane]) - thresholds[lane]
-            lanes[lane] += above if above > 0.0 else 0.0
+            lanes[lane] += weights[lane] * (above if above > 0.0 else 0.0)
     half = count // 2
     while half >= 1:
         for lane in range(half):
@@ -129,18 +136,27 @@ def excess(column: np.ndarray, threshold: np.ndarray, lanes: np.ndarray) -> floa
         half //= 2
     total = lanes[0]
     for n in range(whole, column.shape[0]):
-        total += max(np.float64(column[n]) - threshold[n], 0.0)
+        total += weight[n] * max(np.float64(column[n]) - threshold[n], 0.0)
     return total
 
 
 @kernel
 def excess_all(
-    columns: np.ndarray, which: np.ndarray, threshold: np.ndarray, out: np.ndarray
+    columns: np.ndarray,
+    which: np.ndarray,
+    threshold: np.ndarray,
+    weight: np.ndarray,
+    out: np.ndarray,
 ) -> None:
-    """`out[i] = excess(columns[which[i]], threshold)`."""
+    """`out[block, i]` = `excess` of column `which[i]` in a block of rows."""
     lanes = np.empty(LANES)
     for i in range(which.shape[0]):
-        out[i] = excess(columns[which[i]], threshold, lanes)
+        column = columns[which[i]]
+        for block in range(out.shape[0]):
+            start, stop = block * ROWS, min((block + 1) * ROWS, column.shape[0])
+            out[block, i] = excess(
+                column[start:stop], threshold[start:stop], weight[start:stop], lanes
+            )
 
 
 @kernel
@@ -154,10 +170,17 @@ def count_above(columns: np.ndarray, which: np.ndarray, threshold: np.ndarray) -
 
 
 @kernel
-def losses(value: np.ndarray, index: np.ndarray, k: int, out: np.ndarray) -> None:
-    """`out[u]` = what the top-`k` sums lose if column `u` is dropped; needs depth `k + 1`."""
+def losses(
+    value: np.ndarray, index: np.ndarray, where: np.ndarray, weight: np.ndarray, out: np.ndarray
+) -> None:
+    """`out[block, where[u]]` = what the top-k sums of a block lose if column `u` is dropped.
+
+    The state is one deeper than k. `where` is the place of each column in `out`.
+    """
+    k = value.shape[1] - 1
     out[:] = 0.0
     for n in range(value.shape[0]):
         for j in range(k):
             if index[n, j] >= 0:
-                out[index[n, j]] += value[n, j] - value[n, k]
+                loss = weight[n] * (value[n, j] - value[n, k])
+                out[n // ROWS, where[index[n, j]]] += loss

@@ -13,6 +13,7 @@ from fsl_basesel.cli.tables import Outcome
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors import selector_class
 from fsl_basesel.selectors.paper_rule import recommended
 
 EXAMPLES = """\
@@ -23,10 +24,6 @@ examples:
     fsl-basesel compare pool.npz --novel task.npz --methods auto,paper --out a.csv
 
 """
-
-
-NEED_CENTROIDS = frozenset({"domsim", "kmedoids"})
-"""Methods that look at the centroids themselves, not at similarities."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +72,9 @@ def chosen_methods(listed: str | None, problem: SelectionProblem) -> list[str]:
     """
     known = fb.methods()
     if listed is None:
-        return [name for name in known if problem.centroids or name not in NEED_CENTROIDS]
+        return [
+            name for name in known if problem.centroids or not selector_class(name).needs_centroids
+        ]
     methods = list(dict.fromkeys(word.strip() for word in listed.split(",") if word.strip()))
     unknown = [name for name in methods if name not in known]
     if unknown or not methods:
@@ -103,10 +102,10 @@ def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> lis
 
 def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
     """Run the methods on two of the novel classes, so that times hold no compilation."""
-    rows = problem.columns[:, :2].T
+    rows = problem.by_candidate[:, :2].T
     tiny = SelectionProblem(rows, m=min(2, problem.m), k=problem.k, lam=problem.lam)
     for method in methods:
-        if method not in NEED_CENTROIDS:
+        if not selector_class(method).needs_centroids:
             fb.select(tiny, recommended(problem) if method == "paper" else method, certify=False)
 
 

@@ -11,7 +11,7 @@ from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_problem
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text
 from fsl_basesel.selection import Selection
-from fsl_basesel.selectors import SELECTORS, Selector, selector_of
+from fsl_basesel.selectors import Selector, selector_class, selector_of
 
 EXAMPLES = """\
 examples:
@@ -104,7 +104,7 @@ def selector_with(method: str, gap: float | None) -> Selector:
     """
     if gap is None:
         return selector_of(method)
-    able = [name for name, kind in SELECTORS.items() if "gap" in kind.__dataclass_fields__]
+    able = [name for name in fb.methods() if "gap" in selector_class(name).__dataclass_fields__]
     if method not in able:
         raise InputError(
             f"Expected --gap with one of the methods {', '.join(able)}, which stop at a gap, but "

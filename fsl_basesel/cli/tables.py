@@ -10,12 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fsl_basesel.explanation import ServedClass
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import percent
-from fsl_basesel.selection import Selection, relative_gap
+from fsl_basesel.selection import Selection, ServedClass, relative_gap, share_of_bound
 
-# Methods that go on with a larger K once no class adds anything (`fsl_basesel.selectors.used_up`).
+# Methods that go on with a larger K once no class adds anything (`fsl_basesel.selectors.greedy`).
 BY_LARGER_K = ("auto", "dual", "greedy-target")
 
 
@@ -33,17 +32,19 @@ class Outcome:
 
     @property
     def share(self) -> float | None:
-        """Value over bound; None where there is no bound or it is not above zero."""
-        if self.upper_bound is None or self.upper_bound <= 0:
+        """Value over bound, both above the floor; None where there is no bound above it."""
+        if self.upper_bound is None:
             return None
-        return self.selection.value / self.upper_bound
+        floor = self.selection.hyperparameters.get("floor", 0.0)
+        return share_of_bound(self.selection.value, self.upper_bound, floor)
 
     @property
     def gap(self) -> float | None:
         """How far from the optimum the value may be, relative to the bound."""
         if self.upper_bound is None:
             return None
-        return relative_gap(self.selection.value, self.upper_bound)
+        floor = self.selection.hyperparameters.get("floor", 0.0)
+        return relative_gap(self.selection.value, self.upper_bound, floor)
 
 
 def new_table() -> Table:

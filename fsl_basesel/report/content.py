@@ -222,7 +222,7 @@ def reference_of(stage: Stage) -> Reference | None:
         return None
     draw = np.random.default_rng(0)
     sets = [draw.choice(problem.unselected, problem.m, replace=False) for _ in range(RANDOM_DRAWS)]
-    ratios = np.mean([problem.similarity_ratio(one).numpy() for one in sets], axis=0)
+    ratios = np.mean([np.asarray(problem.similarity_ratio(one)) for one in sets], axis=0)
     nearest = [_nearest(problem, [*problem.selected, *one]) for one in sets]
     return Reference(
         float(np.mean([problem.value(one) for one in sets])),
@@ -236,7 +236,7 @@ def _nearest(problem: SelectionProblem, members: list[int]) -> np.ndarray:
     """`[|N|]` mean similarity to the k nearest of these columns, or to all where they are fewer."""
     if not members:
         return np.full(problem.n_novel, np.nan)
-    values = problem.columns[members]
+    values = problem.by_candidate[members]
     depth = min(problem.k, len(values))
     return np.partition(values, len(values) - depth, axis=0)[-depth:].mean(axis=0)
 

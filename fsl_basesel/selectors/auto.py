@@ -10,7 +10,7 @@ import numpy as np
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 from fsl_basesel.selectors.dual import check_effort, solve_dual
-from fsl_basesel.selectors.greedy_target import lazy_greedy
+from fsl_basesel.selectors.greedy import greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
 
 
@@ -33,6 +33,6 @@ class Auto(Selector):
         check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        start = improve_by_swaps(problem, lazy_greedy(problem))
+        start = improve_by_swaps(problem, greedy(problem))
         result = solve_dual(problem, np.array(start, np.int64), self.gap, self.max_steps)
         return Choice(result.indices, result.upper_bound)

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
 from fsl_basesel.similarity import SIMILARITIES, Space
+
+Seed: TypeAlias = int | np.random.Generator
 
 
 @dataclass(frozen=True)
@@ -37,63 +39,73 @@ class Selector(ABC):
 
     Attributes:
         name: What `fb.select(problem, method=name)` calls it.
-        randomized: Whether the generator matters.
-        shardable: Whether it works on rows that are spread over processes.
         guarantee: What is proven about the value it reaches, in one line.
+        needs_centroids: Whether it looks at centroids, not at similarities alone.
+        needs_all_rows: Whether it cannot work on rows that are spread over processes.
+        uses_k: Whether `k` and `lam` of the objective influence the choice.
+        randomized: Whether the seed matters.
     """
 
     name: ClassVar[str]
-    randomized: ClassVar[bool] = False
-    shardable: ClassVar[bool] = True
     guarantee: ClassVar[str]
+    needs_centroids: ClassVar[bool] = False
+    needs_all_rows: ClassVar[bool] = False
+    uses_k: ClassVar[bool] = True
+    randomized: ClassVar[bool] = False
 
     @abstractmethod
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        """Choose exactly `problem.m` columns; ties go to the lowest index (but see `used_up`)."""
+        """Choose exactly `problem.m` columns; ties go to the lowest index (but see `greedy`)."""
 
     def select(
-        self, problem: SelectionProblem, generator: np.random.Generator | int | None = None
+        self,
+        problem: SelectionProblem,
+        seed: Seed | None = None,
+        *,
+        generator: Seed | None = None,
     ) -> Selection:
         """Choose, time it, and say why each class was chosen.
 
         Args:
             problem: What to choose from.
-            generator: A seed or a numpy generator; None is seed 0.
+            seed: An integer or a numpy generator; 0 by default.
+            generator: Another word for `seed`.
         """
-        self.require_shardable(problem)
-        seed = 0 if generator is None else generator
-        if isinstance(seed, np.random.Generator):
-            rng, number = seed, None
-        else:
-            rng, number = seeded(seed), int(seed)
         start = time.perf_counter()
+        source = next((given for given in (seed, generator) if given is not None), 0)
+        rng = seeded(source)
+        stated = rng.bit_generator.state if isinstance(source, np.random.Generator) else source
+        problem.agree("select", method=self.name, options=self.settings(), seed=stated)
+        self.require(problem)
         choice = self.choose(problem, rng)
-        seconds = time.perf_counter() - start
-        return Selection.of(
+        selection = Selection.of(
             problem,
             choice.indices,
             method=self.name,
             settings=self.settings(),
-            seed=number,
-            seconds=seconds,
+            seed=None if isinstance(source, np.random.Generator) else int(source),
             upper_bound=choice.upper_bound,
             backend=choice.backend,
         )
+        return dataclasses.replace(selection, seconds=time.perf_counter() - start)
 
-    def require_shardable(self, problem: SelectionProblem) -> None:
-        """Refuse a problem spread over processes where the algorithm needs all rows at once."""
-        if problem.shards > 1 and not self.shardable:
+    def require(self, problem: SelectionProblem) -> None:
+        """Refuse a problem that the algorithm, or one inside it, cannot work on."""
+        if problem.rows.size > 1 and self.needs_all_rows:
             raise InputError(
                 f"Expected a problem on one process for method {self.name!r}, which looks at all "
-                f"rows at once, but got one on {problem.shards}; use another method."
+                f"rows at once, but got one on {problem.rows.size}; use another method."
             )
-        for selector in self.nested():
-            selector.require_shardable(problem)
-
-    def nested(self) -> list[Selector]:
-        """The selectors among the hyper-parameters, whose contracts are this one's too."""
-        values = (getattr(self, field.name) for field in dataclasses.fields(self))
-        return [value for value in values if isinstance(value, Selector)]
+        if problem.centroids is None and self.needs_centroids:
+            raise InputError(
+                "Expected a problem made by `SelectionProblem.from_centroids` for method "
+                f"{self.name!r}, which looks at centroids, but got one made from a similarity "
+                "matrix."
+            )
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Selector):
+                value.require(problem)
 
     def settings(self) -> dict[str, object]:
         """The hyper-parameters as plain types, nested selectors with theirs."""
@@ -107,38 +119,28 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def seeded(seed: int) -> np.random.Generator:
+def seeded(seed: Seed) -> np.random.Generator:
     """The generator of a seed: PCG64, whose stream is the same on every machine."""
+    if isinstance(seed, np.random.Generator):
+        return seed
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"Expected `seed` to be an integer of at least 0 but got {seed!r}.")
     return np.random.Generator(np.random.PCG64(int(seed)))
-
-
-def one_of(value: str, allowed: tuple[str, ...], name: str) -> str:
-    """`value` if it is among `allowed`, else an error that lists them."""
-    if value not in allowed:
-        raise InputError(f"Expected `{name}` to be one of {', '.join(allowed)} but got {value!r}.")
-    return value
 
 
 def space_of_centroids(problem: SelectionProblem, method: str) -> Space:
     """The space in which the problem's similarity compares centroids.
 
     Raises:
-        InputError: The problem has no centroids, or its similarity is a function.
+        InputError: Its similarity is a function.
     """
-    if problem.centroids is None:
-        raise InputError(
-            f"Expected a problem made by `SelectionProblem.from_centroids` for method {method!r}, "
-            "which compares centroids, but got one made from a similarity matrix."
-        )
-    if problem.space is None:
+    if problem.matrix.space is None:
         raise InputError(
             f"Expected a similarity with a name ({', '.join(SIMILARITIES)}) for method {method!r}, "
             "which compares centroids itself, but the problem was made with a function; use "
             "another method."
         )
-    return problem.space
+    return problem.matrix.space
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:

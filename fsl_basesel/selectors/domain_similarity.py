@@ -18,10 +18,13 @@ class DomainSimilarity(Selector):
 
     The similarity is the problem's: cosine in the paper. The novel centroids come from supports of
     equal size, so their mean is the centroid of the novel support set. Candidates crowd around that
-    one point: good for a narrow task, poor for a diverse one.
+    one point: good for a narrow task, poor for a diverse one. Weights of the novel classes are
+    those of the mean.
     """
 
     name: ClassVar[str] = "domsim"
+    needs_centroids: ClassVar[bool] = True
+    uses_k: ClassVar[bool] = False
     guarantee: ClassVar[str] = "none"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
@@ -30,7 +33,10 @@ class DomainSimilarity(Selector):
         candidates, novel = problem.centroids
         free = problem.unselected
         names = [problem.names[u] for u in free]
-        centre = novel.astype(np.float64).mean(axis=0, keepdims=True)
+        weighted = novel.astype(np.float64)
+        if problem.weights is not None:
+            weighted *= problem.n_novel * problem.weights[:, None]
+        centre = weighted.mean(axis=0, keepdims=True)
         with one_blas_thread():
             direction = space.novel(centre, ["the mean of all novel classes"])[0]
             unit = space.candidates(candidates[free], names)

@@ -14,8 +14,8 @@ from fsl_basesel.multilinear import choose_backend
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.progress import report
 from fsl_basesel.rounding import pipage, randomized_pipage
-from fsl_basesel.selectors.base import Choice, Selector, one_of
-from fsl_basesel.selectors.greedy_target import greedy_order
+from fsl_basesel.selectors.base import Choice, Selector
+from fsl_basesel.selectors.greedy import greedy_order
 
 TIE = 1e-12  # jumps of the rates that are closer than this, relative to the levels, are one
 
@@ -51,7 +51,7 @@ class ContinuousDoubleGreedy(Selector):
 
     def check(self) -> None:
         """Refuse settings that do not exist before any work is done."""
-        one_of(self.rounding, ("deterministic", "randomized"), "rounding")
+        checks.one_of(self.rounding, ("deterministic", "randomized"), "rounding")
         checks.integer(self.steps, "steps", 1, None, "")
 
     def round(

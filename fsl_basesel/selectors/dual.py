@@ -21,7 +21,7 @@ from fsl_basesel.parallel import map_blocks
 from fsl_basesel.problem import COLUMN_BLOCK, ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
 from fsl_basesel.selectors.base import Choice, Selector, largest
-from fsl_basesel.selectors.greedy_target import greedy_order, lazy_greedy, with_next_neighbours
+from fsl_basesel.selectors.greedy import greedy, greedy_order, replace_unused
 from fsl_basesel.selectors.swap import improve_by_swaps
 
 # Scalings of the starting thresholds that are tried; the best one saves dozens of steps.
@@ -54,7 +54,7 @@ class LagrangianDual(Selector):
         check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        result = solve_dual(problem, lazy_greedy(problem), self.gap, self.max_steps)
+        result = solve_dual(problem, greedy(problem), self.gap, self.max_steps)
         return Choice(result.indices, result.upper_bound)
 
 
@@ -123,7 +123,7 @@ class _Search:
         self.free = problem.unselected
         self.best_set = start
         members = np.concatenate([self.inside, start])
-        value, _ = topk.state_of(problem.columns, members, problem.depth, problem.floor)
+        value, _ = problem.state_of(members)
         self.best_value = problem.value_from(value, members)
         self.bound = np.inf
         self.bound_set = start  # the columns whose terms the bound consists of
@@ -173,7 +173,7 @@ class _Search:
         """
         better = np.array(improve_by_swaps(self.problem, self.best_set), np.int64)
         self._recover(better)
-        self.best_set = with_next_neighbours(self.problem, self.best_set)
+        self.best_set = replace_unused(self.problem, self.best_set)
         self.best_value = max(self.best_value, self._value_of(self.best_set))
 
     def _start(self, kth: np.ndarray) -> np.ndarray:
@@ -198,14 +198,14 @@ class _Search:
     def _step(self, bound: float, chosen: np.ndarray) -> bool:
         problem = self.problem
         above = count_above(problem, np.concatenate([self.inside, chosen]), self.thresholds)
-        subgradient = (problem.k - above) / (problem.n_novel * problem.k)
+        subgradient = problem.row_weights * (problem.k - above) / problem.scale
         # Deflection (Camerini, Fratta, Maffioli 1975): turn away from the last direction where the
         # two disagree, which stops the zigzag of plain subgradient steps.
-        length = problem.dot_over_rows(self.direction, self.direction)
-        against = problem.dot_over_rows(self.direction, subgradient)
+        length = problem.rows.sum_of(self.direction * self.direction)
+        against = problem.rows.sum_of(self.direction * subgradient)
         weight = -1.5 * against / length if against < 0 else 0.0
         self.direction = subgradient + weight * self.direction
-        length = problem.dot_over_rows(self.direction, self.direction)
+        length = problem.rows.sum_of(self.direction * self.direction)
         if length == 0.0:
             return False  # a zero subgradient: the dual is at its minimum
         stride = self.step_length * (bound - self.best_value) / length
@@ -255,7 +255,7 @@ class _Search:
 def count_above(problem: SelectionProblem, which: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """For every novel class, how many of the columns `which` exceed its threshold."""
     counts = map_blocks(
-        lambda start, stop: topk.count_above(problem.columns, which[start:stop], thresholds),
+        lambda start, stop: topk.count_above(problem.by_candidate, which[start:stop], thresholds),
         len(which),
         COLUMN_BLOCK,
     )

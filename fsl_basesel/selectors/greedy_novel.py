@@ -20,21 +20,25 @@ REMEMBERED = 16
 class GreedyOnNovelClass(Selector):
     """Algorithm 1: in each round every novel class is served once, the closest pair first.
 
-    It looks at similarities alone, so `lam` and `cost` do not influence it. Ties go to the lowest
-    candidate, then to the lowest novel class.
+    It looks at similarities alone, so `lam` and `cost` do not influence it, and of the weights only
+    those of 0, whose novel classes have no turn. Ties go to the lowest candidate, then to the
+    lowest novel class.
     """
 
     name: ClassVar[str] = "greedy-novel"
-    shardable: ClassVar[bool] = False
+    needs_all_rows: ClassVar[bool] = True
     guarantee: ClassVar[str] = "optimal for lam = 0, no cost and m >= K |N| (Theorem 1)"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         free = problem.unselected
         depth = min(REMEMBERED, max(1, len(free)))
         value, index = topk.empty_state(problem.n_novel, depth, problem.floor)
-        topk.insert_all(problem.columns, free, value, index)
+        topk.insert_all(problem.by_candidate, free, value, index)
         picks = np.empty(problem.m, np.int64)
-        _take_turns(problem.columns, ~problem.is_selected, value, index, picks)
+        available = np.zeros(problem.n_candidates, bool)
+        available[free] = True
+        counts = problem.row_weights > 0.0
+        _take_turns(problem.by_candidate, available, counts, value, index, picks)
         return Choice(picks.tolist())
 
 
@@ -65,14 +69,15 @@ def _remember_again(
 def _take_turns(
     columns: np.ndarray,
     available: np.ndarray,
+    counts: np.ndarray,
     value: np.ndarray,
     index: np.ndarray,
     picks: np.ndarray,
 ) -> None:
     n_novel, depth = value.shape
     position = np.zeros(n_novel, np.int64)
-    waiting = np.ones(n_novel, np.bool_)
-    n_waiting = n_novel
+    waiting = counts.copy()
+    n_waiting = counts.sum()
     for step in range(picks.shape[0]):
         best_row = -1
         for n in range(n_novel):
@@ -98,5 +103,5 @@ def _take_turns(
         waiting[best_row] = False
         n_waiting -= 1
         if n_waiting == 0:
-            waiting[:] = True
-            n_waiting = n_novel
+            waiting[:] = counts
+            n_waiting = counts.sum()

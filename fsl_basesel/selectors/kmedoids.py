@@ -10,7 +10,7 @@ import numpy as np
 from fsl_basesel import checks
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, space_of_centroids
-from fsl_basesel.selectors.greedy_target import greedy_order
+from fsl_basesel.selectors.greedy import greedy_order
 from fsl_basesel.similarity import one_blas_thread
 
 
@@ -28,6 +28,8 @@ class KMedoids(Selector):
     """
 
     name: ClassVar[str] = "kmedoids"
+    needs_centroids: ClassVar[bool] = True
+    uses_k: ClassVar[bool] = False
     randomized: ClassVar[bool] = True
     guarantee: ClassVar[str] = "none"
 

@@ -10,8 +10,8 @@ import numpy as np
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy
+from fsl_basesel.selectors.greedy import GreedyOnTarget
 from fsl_basesel.selectors.greedy_novel import GreedyOnNovelClass
-from fsl_basesel.selectors.greedy_target import GreedyOnTarget
 from fsl_basesel.selectors.random_greedy import RandomGreedy
 
 
@@ -28,7 +28,7 @@ class PaperRule(Selector):
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         selector = recommended(problem)
-        selector.require_shardable(problem)
+        selector.require(problem)
         return selector.choose(problem, generator)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors.all_gains import AllGains
 from fsl_basesel.selectors.base import Choice, Selector, largest
-from fsl_basesel.selectors.greedy_target import greedy_order
-from fsl_basesel.selectors.rowwise import RowwiseGains
+from fsl_basesel.selectors.greedy import greedy_order
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ class RandomGreedy(Selector):
 
 def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
     selected = np.array(problem.selected, np.int64)
-    state = topk.state_of(problem.columns, selected, problem.depth, problem.floor)
-    gains = RowwiseGains(problem, *state)
+    gains = AllGains(problem, *problem.state_of(selected))
     taken = problem.is_selected.copy()
     picks = []
     for _ in range(problem.m):
@@ -50,20 +49,20 @@ def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]
 
 def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarray:
     everything = np.concatenate([np.array(problem.selected, np.int64), problem.unselected])
-    value, index = topk.state_of(problem.columns, everything, problem.depth + 1, problem.floor)
+    value, index = problem.state_of(everything, more=1)
     free = problem.unselected
-    lost = np.empty(problem.n_candidates)
+    where = np.arange(problem.n_candidates)
+    lost = np.empty((len(problem.rows.blocks), problem.n_candidates))
     count = len(free) - problem.m
     present = np.ones(problem.n_candidates, bool)
     for _ in range(count):
-        topk.losses(value, index, problem.depth, lost)
+        topk.losses(value, index, where, problem.row_weights, lost)
         gains = np.full(problem.n_candidates, -np.inf)
-        total = problem.sum_over_shards(lost)
-        gains[free] = problem.modular[free] - total[free] / (problem.n_novel * problem.k)
+        gains[free] = problem.modular[free] - problem.rows.sum(lost)[free] / problem.scale
         out = _random_of_largest(gains, count, generator)
         present[out] = False
         free = free[free != out]
-        topk.remove(problem.columns, out, np.flatnonzero(present), value, index, problem.floor)
+        topk.remove(problem.by_candidate, out, np.flatnonzero(present), value, index, problem.floor)
     return free
 
 

@@ -16,6 +16,7 @@ class RandomSelection(Selector):
     """What happens without a selection method; also the first stage of a cold start."""
 
     name: ClassVar[str] = "random"
+    uses_k: ClassVar[bool] = False
     randomized: ClassVar[bool] = True
     guarantee: ClassVar[str] = "none"
 

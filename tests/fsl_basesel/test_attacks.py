@@ -24,7 +24,7 @@ def test_copies_are_the_same_problem_and_as_immutable(duplicate) -> None:  # typ
         other = duplicate(original)
         assert fb.select(other, "double-greedy").indices == expected.indices
         assert other.value(expected.indices) == expected.value
-        assert not other.columns.flags.writeable
+        assert not other.by_candidate.flags.writeable
         assert other.cost is not None
         assert not other.cost.flags.writeable
 

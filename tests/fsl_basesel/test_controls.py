@@ -43,7 +43,7 @@ def test_the_domain_is_drawn_first_and_filled_up_where_it_is_small() -> None:
 
 def test_the_whole_pool_is_every_candidate() -> None:
     pool = controls(PROBLEM)[-1]
-    best = np.sort(PROBLEM.columns.T, axis=1)[:, -2:].mean()
+    best = np.sort(PROBLEM.by_candidate.T, axis=1)[:, -2:].mean()
     assert (pool.kind, pool.size, pool.best) == ("pool", 12, pytest.approx(best))
 
 

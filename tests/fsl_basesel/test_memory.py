@@ -50,5 +50,5 @@ def test_similarities_need_the_result_and_one_block() -> None:
 def test_selecting_holds_little_besides_the_matrix(method: str, copies: float) -> None:
     rng = np.random.default_rng(0)
     problem = fb.SelectionProblem(rng.random((300, 8000), dtype=np.float32), m=40, k=2)
-    matrix = problem.columns.nbytes
+    matrix = problem.by_candidate.nbytes
     assert peak_bytes(lambda: fb.select(problem.replace(), method, certify=False)) < copies * matrix

@@ -18,7 +18,7 @@ def settings(problem: SelectionProblem) -> dict:
 @pytest.mark.parametrize("seed", range(60))
 def test_value_and_gains_follow_the_definition(seed: int) -> None:
     problem = random_problem(seed, general=seed % 5 == 0, signed=seed % 2 == 0)
-    matrix = problem.similarity.numpy()
+    matrix = problem.similarity
     for choice in all_choices(problem)[:10]:
         value = plain_value(matrix, choice, **settings(problem))
         assert problem.value(choice) == pytest.approx(value, abs=1e-13)
@@ -36,15 +36,15 @@ def test_similarity_ratio_is_top_mean_over_mean() -> None:
     ratio = problem.similarity_ratio([2, 3])
     assert ratio.tolist() == pytest.approx([0.7 / (1.4 / 3), 0.35 / (0.8 / 3)])
     assert problem.similarity_ratio([]).tolist() == [1.0, 1.0]  # one base class: top mean = mean
-    assert SelectionProblem([[0.5]], m=0, k=1).similarity_ratio([]).isnan().all()
+    assert np.isnan(SelectionProblem([[0.5]], m=0, k=1).similarity_ratio([])).all()
 
 
 def test_half_precision_and_integers_are_taken_exactly() -> None:
     values = np.array([[0.5, 0.25], [1.0, 0.125]])
     for given in (values.astype(np.float16), torch.tensor(values).bfloat16(), values.tolist()):
         problem = SelectionProblem(given, m=1, k=1)
-        assert np.array_equal(problem.similarity.numpy(), values)
-    assert SelectionProblem([[1, 0], [0, 1]], m=1, k=1).columns.dtype == np.float64
+        assert np.array_equal(problem.similarity, values)
+    assert SelectionProblem([[1, 0], [0, 1]], m=1, k=1).by_candidate.dtype == np.float64
 
 
 def test_problem_does_not_follow_later_changes_of_the_input() -> None:
@@ -55,13 +55,13 @@ def test_problem_does_not_follow_later_changes_of_the_input() -> None:
     with pytest.raises(AttributeError):
         problem.m = 2  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
-        problem.columns[0, 0] = 1.0
+        problem.by_candidate[0, 0] = 1.0
 
 
 def test_a_read_only_candidate_major_array_is_not_copied() -> None:
     columns = np.random.default_rng(0).random((50, 20))
     columns.flags.writeable = False
-    assert np.shares_memory(SelectionProblem(columns.T, m=1).columns, columns)
+    assert np.shares_memory(SelectionProblem(columns.T, m=1).by_candidate, columns)
 
 
 def test_a_read_only_view_of_memory_that_can_change_is_copied() -> None:
@@ -77,7 +77,7 @@ def test_unusual_arrays_are_taken_by_value(recwarn: pytest.WarningsRecorder) -> 
     values = np.array([[0.5, 0.25, 0.75], [1.0, 0.125, 0.0]])
     turned = np.ascontiguousarray(values[::-1, ::-1])[::-1, ::-1]
     for given in (values.astype(">f8"), turned, np.ma.masked_array(values), values.astype(">f4")):
-        assert np.array_equal(SelectionProblem(given, m=1, k=1).similarity.numpy(), values)
+        assert np.array_equal(SelectionProblem(given, m=1, k=1).similarity, values)
     problem = SelectionProblem(values, m=1, k=1, cost=torch.ones(3).bfloat16(), mu=0.5)
     assert problem.modular.tolist() == [0.5, 0.5, 0.5]
     x = np.array([0.25, 0.5, 1.0])
@@ -92,7 +92,7 @@ def test_unusual_arrays_are_taken_by_value(recwarn: pytest.WarningsRecorder) -> 
 def test_replace_shares_the_matrix_and_keeps_the_rest() -> None:
     problem = random_problem(1, selected=[0], lam=0.2, m=2)
     other = problem.replace(k=2, lam=0.0)
-    assert np.shares_memory(problem.columns, other.columns)
+    assert np.shares_memory(problem.by_candidate, other.by_candidate)
     assert (other.k, other.lam, other.m, other.selected) == (2, 0.0, 2, (0,))
     with pytest.raises(InputError, match="Expected settings among"):
         problem.replace(names=["a"])
@@ -130,10 +130,10 @@ def test_own_similarity_function_and_general_selection() -> None:
         similarity=lambda block, target: -torch.cdist(torch.tensor(target), torch.tensor(block)),
     )
     distance = np.linalg.norm(novel[:, None] - candidates[None], axis=2)
-    assert np.allclose(problem.similarity.numpy(), -distance)
+    assert np.allclose(problem.similarity, -distance)
     general = SelectionProblem.from_centroids(candidates, m=2, k=1, names=list("abcdefg"))
     assert general.novel_names == tuple("abcdefg")
-    assert np.allclose(np.diagonal(general.similarity.numpy()), 1.0)
+    assert np.allclose(np.diagonal(general.similarity), 1.0)
     with pytest.raises(InputError, match="`similarity` to return one row for each of the 2 novel"):
         SelectionProblem.from_centroids(candidates, novel, m=1, similarity=lambda b, t: b)
 
@@ -143,15 +143,15 @@ def test_similarity_in_blocks_equals_similarity_at_once(monkeypatch: pytest.Monk
 
     rng = np.random.default_rng(0)
     candidates, novel = rng.standard_normal((57, 8)), rng.standard_normal((9, 8))
-    whole = SelectionProblem.from_centroids(candidates, novel, m=1).columns
+    whole = SelectionProblem.from_centroids(candidates, novel, m=1).by_candidate
     monkeypatch.setattr(similarity, "BLOCK", 10)
-    assert np.allclose(SelectionProblem.from_centroids(candidates, novel, m=1).columns, whole)
+    assert np.allclose(SelectionProblem.from_centroids(candidates, novel, m=1).by_candidate, whole)
 
 
 def test_huge_and_tiny_features_keep_their_direction() -> None:
     candidates = np.array([[1e300, 1e300], [1e-300, 0.0]])
     problem = SelectionProblem.from_centroids(candidates, np.array([[1.0, 0.0]]), m=1)
-    assert problem.columns[:, 0] == pytest.approx([np.sqrt(0.5), 1.0])
+    assert problem.by_candidate[:, 0] == pytest.approx([np.sqrt(0.5), 1.0])
 
 
 GOOD = np.full((2, 3), 0.5)

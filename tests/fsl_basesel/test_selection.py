@@ -94,7 +94,7 @@ def test_serves_and_neighbours_are_the_top_k(seed: int) -> None:
     selection = fb.select(problem, "greedy-target", certify=False)
     explanation = selection.explain()
     base = sorted([*problem.selected, *selection.indices])
-    similarity = problem.similarity.numpy()
+    similarity = problem.similarity
     serves: dict[str, set[str]] = {name: set() for name in selection.names}
     for n, row in enumerate(explanation.novel):
         best = sorted(base, key=lambda u, n=n: (-similarity[n, u], u))[: problem.k]

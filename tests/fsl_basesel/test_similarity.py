@@ -115,7 +115,7 @@ def centroids(seed: int, count: int, dimensions: int) -> np.ndarray:
 
 
 def similarities(candidates: np.ndarray, novel: np.ndarray | None, **how: Any) -> np.ndarray:
-    return fb.SelectionProblem.from_centroids(candidates, novel, m=1, k=1, **how).columns.T
+    return fb.SelectionProblem.from_centroids(candidates, novel, m=1, k=1, **how).by_candidate.T
 
 
 def directly(
@@ -193,7 +193,7 @@ for dtype in (np.float32, np.float64):
     candidates, novel = rng.random((2500, 600)).astype(dtype), rng.random((100, 600)).astype(dtype)
     for name in ("whitened", "centred"):
         problem = fb.SelectionProblem.from_centroids(candidates, novel, m=20, k=1, similarity=name)
-        print(hashlib.sha256(problem.columns.tobytes()).hexdigest())
+        print(hashlib.sha256(problem.by_candidate.tobytes()).hexdigest())
         print(fb.select(problem, "auto").indices, fb.select(problem, "domsim").indices)
 """
 

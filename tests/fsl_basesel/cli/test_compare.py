@@ -73,11 +73,13 @@ def test_unknown_methods_are_named(run, pool: Path, listed: str) -> None:
     assert result.err.count("\n") == 1
 
 
-def test_a_share_needs_a_bound_above_zero() -> None:
+def test_a_share_is_counted_from_the_floor_and_needs_a_bound_above_it() -> None:
     problem = fb.SelectionProblem([[-0.5, -0.4, -0.9]], m=1, k=1)
     selection = fb.select(problem)
     assert selection.value < 0
     outcome = Outcome(selection, selection.upper_bound)
-    assert outcome.share is None
+    assert outcome.share == pytest.approx(1.0)
     assert outcome.gap == pytest.approx(0.0)
+    nothing = fb.select(fb.SelectionProblem([[0.0, 0.0]], m=1, k=1))
+    assert Outcome(nothing, nothing.upper_bound).share is None
     assert Outcome(selection, None).gap is None

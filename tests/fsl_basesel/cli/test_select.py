@@ -171,7 +171,7 @@ def test_costs_move_the_choice(run, pool: Path, task: Path, tmp_path: Path) -> N
 def test_a_similarity_matrix_in_place_of_centroids(run, pool, task, tmp_path: Path) -> None:
     problem = problem_of(pool, task, m=4, k=2)
     path = tmp_path / "f.npz"
-    matrix = problem.similarity.numpy()
+    matrix = problem.similarity
     np.savez(path, similarity=matrix, names=POOL_NAMES, novel_names=TASK_NAMES)
     words = ("-m", 4, "-k", 2, "--format", "json")
     assert json.loads(run("select", "--similarity", path, *words).out)["names"] == (

@@ -145,7 +145,7 @@ def test_before_and_after_are_those_of_the_problem(run_folder):
     served = content.served_by(stage, content.reference_of(stage))
     after = problem.similarity_ratio(stage.selection.indices).tolist()
     assert [row.ratio.after for row in served] == pytest.approx(after, rel=1e-5)
-    similarity = problem.similarity.numpy()
+    similarity = problem.similarity
     first = np.sort(similarity[:, list(problem.selected)], axis=1)[:, -problem.k :].mean(axis=1)
     assert [row.nearest.before for row in served] == pytest.approx(first.tolist(), rel=1e-5)
     better = [row.nearest.after >= row.nearest.before for row in served]

@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2: both forms alike, equal to plain greedy, and to an independent library."""
+"""Algorithms 1 and 2: equal to plain greedy, and to an independent library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.selectors import greedy_target
+from fsl_basesel.selectors.greedy import greedy
 from tests.fsl_basesel.enumeration import greedy_after, optimum, random_problem
 
 
@@ -29,29 +29,26 @@ def plain_greedy(problem: fb.SelectionProblem) -> list[int]:
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("lam", [0.0, 0.3])
 @pytest.mark.parametrize("m", [1, 30, 80])
-def test_both_forms_pick_like_plain_greedy(k: int, lam: float, m: int) -> None:
+def test_lazy_evaluation_picks_like_plain_greedy(k: int, lam: float, m: int) -> None:
     problem = clustered(k * m, 40, 80, m=m, k=k, lam=lam)
     expected = plain_greedy(problem)
-    assert greedy_target.lazy_greedy(problem).tolist() == expected
-    assert greedy_target.changed_row_greedy(problem).tolist() == expected
+    assert greedy(problem).tolist() == expected
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_both_forms_agree_on_exact_ties(seed: int) -> None:
+def test_exact_ties_are_broken_like_in_plain_greedy(seed: int) -> None:
     rng = np.random.default_rng(seed)
     # Few different values: ties everywhere, gains that reach zero, duplicate columns.
     similarity = rng.integers(0, 4, (9, 30)) / 10
     problem = fb.SelectionProblem(similarity, m=25, k=int(rng.integers(1, 4)), selected=[3])
-    lazy = greedy_target.lazy_greedy(problem).tolist()
-    assert lazy == greedy_target.changed_row_greedy(problem).tolist()
-    assert lazy == plain_greedy(problem)
+    assert greedy(problem).tolist() == plain_greedy(problem)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_submodlib_pick_for_pick_while_gains_are_positive(seed: int) -> None:
     submodlib = pytest.importorskip("submodlib", reason="submodlib-py has no wheel for this Python")
     problem = clustered(seed, 60, 200, m=120, k=1)
-    similarity = np.ascontiguousarray(problem.similarity.numpy())
+    similarity = np.ascontiguousarray(problem.similarity)
     function = submodlib.FacilityLocationFunction(
         n=200, mode="dense", separate_rep=True, n_rep=60, sijs=similarity
     )
@@ -75,7 +72,7 @@ def test_greedy_on_novel_class_is_optimal_where_theorem_1_applies(seed: int) -> 
 
 
 def literal_algorithm_1(problem: fb.SelectionProblem) -> list[int]:
-    similarity = problem.similarity.numpy()
+    similarity = problem.similarity
     free, waiting, picks = set(problem.unselected.tolist()), set(), []
     for _ in range(problem.m):
         waiting = waiting or set(range(problem.n_novel))

@@ -28,9 +28,9 @@ def test_a_set_that_cannot_be_improved_keeps_its_order() -> None:
 
 @pytest.mark.parametrize("method", fb.methods())
 def test_swaps_after_any_selector_never_hurt(method: str) -> None:
-    from fsl_basesel.selectors import SELECTORS
+    from fsl_basesel.selectors import selector_class
 
     for seed in range(10):
         problem = random_problem(seed)
-        plain = SELECTORS[method]().select(problem, seed).value
-        assert fb.WithSwaps(SELECTORS[method]()).select(problem, seed).value >= plain - 1e-12
+        plain = selector_class(method)().select(problem, seed).value
+        assert fb.WithSwaps(selector_class(method)()).select(problem, seed).value >= plain - 1e-12

@@ -7,13 +7,9 @@ import pytest
 
 import fsl_basesel as fb
 from fsl_basesel.selectors import dual
-from fsl_basesel.selectors.greedy_target import greedy_order, with_next_neighbours
+from fsl_basesel.selectors.greedy import greedy_order, replace_unused
 from tests.fsl_basesel.enumeration import greedy_after, optimum, random_problem
 
-FORMS = {
-    "lazy": fb.GreedyOnTarget(form="lazy"),
-    "changed rows": fb.GreedyOnTarget(form="changed-rows"),
-}
 CERTIFYING = {"auto": fb.Auto(), "dual": fb.LagrangianDual()}
 
 
@@ -33,38 +29,34 @@ def used_up(seed: int, **settings: object) -> fb.SelectionProblem:
     return fb.SelectionProblem(similarity, selected=selected, **(chosen | settings))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("seed", range(60))
-def test_greedy_goes_on_with_a_larger_k(seed: int, form: str) -> None:
+def test_greedy_goes_on_with_a_larger_k(seed: int) -> None:
     problem = used_up(seed)
-    assert FORMS[form].select(problem).indices == greedy_after(problem, [], problem.m)
+    assert fb.GreedyOnTarget().select(problem).indices == greedy_after(problem, [], problem.m)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("seed", range(12))
-def test_all_classes_asked_for_and_a_floor_of_ones_own(seed: int, form: str) -> None:
+def test_all_classes_asked_for_and_a_floor_of_ones_own(seed: int) -> None:
     problem = used_up(seed, floor=-7.5)
     problem = problem.replace(m=len(problem.unselected))
-    picks = FORMS[form].select(problem).indices
+    picks = fb.GreedyOnTarget().select(problem).indices
     assert picks == greedy_after(problem, [], problem.m)
     assert sorted(picks) == problem.unselected.tolist()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_next_neighbours_come_before_lower_indices(form: str) -> None:
+def test_next_neighbours_come_before_lower_indices() -> None:
     problem = fb.SelectionProblem(
         [[0.1, 0.0, 0.6, 0.3, 0.9, 0.0], [0.1, 0.7, 0.0, 0.3, 0.0, 0.9]], m=5, k=1
     )
     # The nearest of both rows, then their second nearest, then the third.
-    assert FORMS[form].select(problem).indices == [4, 5, 1, 2, 3]
+    assert fb.GreedyOnTarget().select(problem).indices == [4, 5, 1, 2, 3]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_adds_nothing_at_any_k_goes_by_index(form: str) -> None:
+def test_what_adds_nothing_at_any_k_goes_by_index() -> None:
     similarity = np.zeros((3, 6))
     similarity[:, 4] = 1.0
     problem = fb.SelectionProblem(similarity, m=4, k=2)
-    assert FORMS[form].select(problem).indices == [4, 0, 1, 2]
+    assert fb.GreedyOnTarget().select(problem).indices == [4, 0, 1, 2]
 
 
 @pytest.mark.parametrize("settings", [{"lam": 0.2}, {"cost": np.ones(24), "mu": 0.1}])
@@ -74,8 +66,8 @@ def test_with_a_price_of_their_own_classes_are_never_all_alike(settings: dict) -
         picks: list[int] = []
         for _ in range(problem.m):
             picks.append(int(problem.gains(picks).argmax()))
-        assert FORMS["lazy"].select(problem).indices == picks
-        assert with_next_neighbours(problem, np.array(picks)).tolist() == picks
+        assert fb.GreedyOnTarget().select(problem).indices == picks
+        assert replace_unused(problem, np.array(picks)).tolist() == picks
 
 
 @pytest.mark.parametrize("method", CERTIFYING)
@@ -84,7 +76,7 @@ def test_certified_sets_keep_what_is_needed_and_refill_the_rest(seed: int, metho
     problem = used_up(seed)
     selection = CERTIFYING[method].select(problem)
     base = [*problem.selected, *selection.indices]
-    similarity = problem.similarity.numpy()
+    similarity = problem.similarity
     listed = {
         u
         for row in similarity
@@ -101,7 +93,7 @@ def in_greedy_order(problem: fb.SelectionProblem, members: list[int]) -> list[in
     """The picks of plain greedy where no other classes than `members` exist."""
     columns = sorted([*problem.selected, *members])
     small = fb.SelectionProblem(
-        problem.similarity.numpy()[:, columns],
+        problem.similarity[:, columns],
         m=len(members),
         k=problem.k,
         selected=[columns.index(u) for u in problem.selected],
@@ -117,7 +109,7 @@ def test_value_and_bound_are_what_they_were(
 ) -> None:
     problem = used_up(seed)
     filled = CERTIFYING[method].select(problem)
-    monkeypatch.setattr(dual, "with_next_neighbours", lambda problem, members: members)
+    monkeypatch.setattr(dual, "replace_unused", lambda problem, members: members)
     plain = CERTIFYING[method].select(problem.replace())
     assert (filled.value, filled.upper_bound) == (plain.value, plain.upper_bound)
 
@@ -127,7 +119,7 @@ def test_refilling_any_set_never_lowers_its_value(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = used_up(seed)
     members = rng.permutation(problem.unselected)[: problem.m]
-    filled = with_next_neighbours(problem, members)
+    filled = replace_unused(problem, members)
     assert len(set(filled.tolist())) == problem.m
     assert not set(filled.tolist()) & set(problem.selected)
     assert problem.value(filled) >= problem.value(members)
@@ -148,7 +140,7 @@ def test_the_order_of_novel_classes_does_not_matter(seed: int, method: str) -> N
 @pytest.mark.parametrize("seed", range(20))
 def test_greedy_order_is_that_of_greedy(seed: int) -> None:
     problem = used_up(seed)
-    picks = FORMS["lazy"].select(problem).indices
+    picks = fb.GreedyOnTarget().select(problem).indices
     assert greedy_order(problem, np.array(picks)) == picks
 
 

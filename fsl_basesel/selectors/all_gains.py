@@ -1,4 +1,4 @@
-"""`RowwiseGains`: the gains of all candidates, kept up to date pick by pick."""
+"""`AllGains`: the gains of all candidates, kept up to date pick by pick."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Lists(NamedTuple):
     values: np.ndarray
 
 
-class RowwiseGains:
+class AllGains:
     """All gains, kept up to date pick by pick; every process corrects them for its own rows.
 
     The first picks move nearly every row, and all gains are computed afresh. Once little of the
@@ -55,23 +55,22 @@ class RowwiseGains:
 
     def now(self) -> np.ndarray:
         """Gain of every column, `[|B|]`; what is already in is not masked."""
-        scale = self.problem.n_novel * self.problem.k
-        return self.problem.sum_over_shards(self.sums) / scale - self.problem.modular
+        return self.problem.rows.sum(self.sums) / self.problem.scale - self.problem.modular
 
     def add(self, pick: int) -> None:
         """Bring a column in."""
-        topk.insert(self.problem.columns, pick, self.value, self.index)
+        topk.insert(self.problem.by_candidate, pick, self.value, self.index)
         before, self.kth = self.kth, self.value[:, -1].copy()
         self.picks += 1
         if self.lists is not None:
-            _correct(self.lists, before, self.kth, self.sums)
+            _correct(self.lists, before, self.kth, self.problem.row_weights, self.sums)
         elif (before != self.kth).any():
             self.sums = self._afresh()
             if self.picks & (self.picks - 1) == 0:  # worth a look after 1, 2, 4, 8, ... picks
-                self.lists = above(self.problem.columns, self.kth)
+                self.lists = above(self.problem.by_candidate, self.kth)
 
     def _afresh(self) -> np.ndarray:
-        return self.problem.excess_over(self.kth, np.arange(self.problem.n_candidates))
+        return self.problem.excess(self.kth, np.arange(self.problem.n_candidates))
 
 
 def above(columns: np.ndarray, kth: np.ndarray) -> Lists | None:
@@ -109,20 +108,22 @@ def _list(columns: np.ndarray, kth: np.ndarray, to: np.ndarray, lists: Lists) ->
 
 
 @kernel
-def _correct(lists: Lists, old: np.ndarray, new: np.ndarray, sums: np.ndarray) -> None:
+def _correct(
+    lists: Lists, old: np.ndarray, new: np.ndarray, weight: np.ndarray, sums: np.ndarray
+) -> None:
     """Take from `sums` what rows give whose k-th value rose; drop what no longer exceeds it."""
     for n in range(old.shape[0]):
         before, after = old[n], new[n]
         if after == before:
             continue
-        kept = lists.starts[n]
+        kept, block = lists.starts[n], sums[n // topk.ROWS]
         for at in range(lists.starts[n], lists.starts[n] + lists.counts[n]):
             u, similarity = lists.columns[at], np.float64(lists.values[at])
             if similarity > after:
-                sums[u] -= after - before
+                block[u] -= weight[n] * (after - before)
                 lists.columns[kept] = u
                 lists.values[kept] = lists.values[at]
                 kept += 1
             else:
-                sums[u] -= similarity - before
+                block[u] -= weight[n] * (similarity - before)
         lists.counts[n] = kept - lists.starts[n]

@@ -14,7 +14,6 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import fsl_basesel as fb
-from fsl_basesel.sharded import ShardedProblem
 
 METHODS = ("auto", "dual", "greedy-target", "random-greedy", "double-greedy", "random", "domsim")
 SETTINGS = (
@@ -69,7 +68,7 @@ BAD: dict[str, dict] = {
 def message_of(rank: int, **wrong: object) -> str:
     settings: dict = {"similarity": np.ones((3, 4)), "m": 2, "k": 1} | (wrong if rank else {})
     try:
-        ShardedProblem.from_rows(**settings)
+        fb.SelectionProblem.from_rows(**settings)
     except fb.InputError as error:
         return str(error)
     return "accepted"
@@ -82,7 +81,7 @@ def worker(rank: int, folder: str) -> None:
     whole = [problem_of(settings) for settings in SETTINGS]
     found = [describe(problem.shard()) for problem in whole]
     half = slice(0, 11) if rank == 0 else slice(11, 23)
-    own = ShardedProblem.from_rows(whole[1].similarity[half], m=30, k=1)
+    own = fb.SelectionProblem.from_rows(whole[1].similarity[half], m=30, k=1)
     extra = {
         "own rows": fb.select(own, "greedy-target").indices,
         "replaced": fb.select(whole[0].shard().replace(m=3), "greedy-target").indices,
@@ -142,8 +141,8 @@ def test_each_process_may_bring_its_own_rows(reports: list) -> None:
     ("name", "message"),
     [
         ("similarity", r"got nan at \[1, 2\].*\(rank 1\)"),
-        ("candidates", "same candidates .* got 4 on rank 0 and 5 on rank 1"),
-        ("m", "same m on every process but got 2 on rank 0 and 1 on rank 1"),
+        ("candidates", "same candidates in .* got 4 on rank 0 and 5 on rank 1"),
+        ("m", "same m in .* on every process but got 2 on rank 0 and 1 on rank 1"),
         ("selected", r"same selected .* \[9\] on rank 1"),
         ("novel_names", r"on every process or on none but got none on rank\(s\) \[0\]"),
     ],

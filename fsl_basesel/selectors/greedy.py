@@ -1,0 +1,237 @@
+"""Algorithm 2: add the class with the largest gain, m times; and what follows once none gains.
+
+Without a diversity or cost term the objective is used up as soon as every novel class has its K
+best candidates: no further class adds anything, and any of them could fill the places that are
+left, with the same h. A next neighbour makes a better learner than the lowest index
+(docs/concepts.md), so greedy goes on with the same objective for K + 1, then K + 2, and so on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fsl_basesel import topk
+from fsl_basesel.compiled import kernel
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selectors.base import Choice, Selector
+
+FEWEST, MOST = 4, 32  # old gains that are computed afresh at once
+
+
+@dataclass(frozen=True)
+class GreedyOnTarget(Selector):
+    """Algorithm 2 by lazy evaluation.
+
+    Old gains are kept as upper bounds in a heap, and only those that surface are computed afresh, a
+    few at a time. Gains never grow, and the float64 sums are taken in one fixed order, so a gain
+    never exceeds its bound and the picks are those of the plain algorithm.
+
+    Works for lam > 0 too: |U| = m is fixed, so a constant added to every modular weight turns the
+    objective into a monotone one with the same picks.
+    """
+
+    name: ClassVar[str] = "greedy-target"
+    guarantee: ClassVar[str] = (
+        "h(U) >= (1 - g) h(OPT) + g Q, g = (1 - 1/m)^(m - K), lam = 0 (Theorem 2)"
+    )
+
+    def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
+        return Choice(greedy(problem).tolist())
+
+
+def greedy(problem: SelectionProblem) -> np.ndarray:
+    """The m picks of greedy."""
+    return _extend(problem, np.empty(0, np.int64), problem.unselected, problem.m)
+
+
+def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
+    """`members` in the order greedy would add them, for sets that were found as a whole.
+
+    So the first classes of any selection are those that matter most, and a prefix of it is a good
+    smaller selection.
+    """
+    candidates = np.sort(np.asarray(members, np.int64))
+    return _extend(problem, candidates[:0], candidates, len(candidates)).tolist()
+
+
+def replace_unused(problem: SelectionProblem, members: np.ndarray) -> np.ndarray:
+    """`members` with those that are in nobody's top k replaced by what greedy adds to the others.
+
+    No row's top k gets worse by it, so h does not fall. A no-op where classes have a price of their
+    own: there a class that nobody lists may have been chosen for its price.
+    """
+    chosen = np.asarray(members, np.int64)
+    if gain_threshold(problem) < 0.0:
+        return chosen
+    both = np.concatenate([np.array(problem.selected, np.int64), chosen])
+    _, index = problem.state_of(both)
+    index = index[problem.row_weights > 0.0]
+    listed = np.zeros(problem.n_candidates)
+    listed[index[index >= 0]] = 1.0
+    used = np.sort(chosen[problem.rows.sum(listed[None])[chosen] > 0.0])
+    if len(used) == len(chosen):
+        return chosen
+    others = np.setdiff1d(problem.unselected, used)
+    return np.concatenate([used, _extend(problem, used, others, len(chosen) - len(used))])
+
+
+def gain_threshold(problem: SelectionProblem) -> float:
+    """What a gain has to exceed: 0, or nothing where a class has a price whatever else is in."""
+    return -np.inf if problem.modular.any() else 0.0
+
+
+def _extend(
+    problem: SelectionProblem, start: np.ndarray, candidates: np.ndarray, count: int
+) -> np.ndarray:
+    """`count` greedy picks, by the objective while it tells classes apart, then by a larger K.
+
+    Args:
+        problem: The objective.
+        start: Columns that are in before the first pick, besides B_s.
+        candidates: Ascending columns to pick from, none of them in `start` or B_s.
+        count: How many to pick.
+    """
+    members = np.concatenate([np.array(problem.selected, np.int64), start])
+    value, index = problem.state_of(members)
+    picks = _picks(problem, value, index, candidates, count)
+    k, kth = problem.depth, value[:, -1].copy()
+    # With a K beyond |members| rows still have room: a class that adds nothing there never does.
+    while len(picks) < count and k <= len(members) + len(picks):
+        base = np.sort(np.concatenate([members, picks]))  # in order of memory
+        left = np.setdiff1d(candidates, picks, assume_unique=True)
+        # No class left exceeds the k-th value of any row, or it had been picked. So whatever enters
+        # a row with k + 1 becomes its last value, and a state of one value is enough.
+        value = _next_values(problem.by_candidate, base, k, kth, problem.floor)[:, None]
+        index = np.full(value.shape, -1, np.int64)
+        more = _picks(problem, value, index, left, count - len(picks))
+        picks, k, kth = np.concatenate([picks, more]), k + 1, value[:, 0].copy()
+    if len(picks) == count:
+        return picks
+    left = np.setdiff1d(candidates, picks, assume_unique=True)
+    return np.concatenate([picks, left[: count - len(picks)]])
+
+
+def _picks(
+    problem: SelectionProblem,
+    value: np.ndarray,
+    index: np.ndarray,
+    candidates: np.ndarray,
+    count: int,
+) -> np.ndarray:
+    """Greedy picks for one K, beginning at a state (see `fsl_basesel.topk`), which changes.
+
+    Ends early where no gain exceeds `gain_threshold`.
+    """
+    threshold = gain_threshold(problem)
+    bound = np.full(problem.n_candidates, -np.inf)
+    bound[candidates] = problem.gains_over(value[:, -1], candidates)
+    known_since = np.zeros(problem.n_candidates, np.int64)  # the pick at which a bound was exact
+    heap, size = candidates.copy(), len(candidates)
+    _sort_heap(heap, bound)
+    old = np.empty(MOST, np.int64)
+    picks: list[int] = []
+    while len(picks) < count:
+        at_once = FEWEST
+        while found := _pop_old(heap, size, bound, known_since, len(picks), old[:at_once]):
+            which = old[:found]
+            bound[which] = problem.gains_over(value[:, -1], which)
+            known_since[which] = len(picks)
+            _push(heap, size - found, bound, which)
+            at_once = min(2 * at_once, MOST)
+        best = int(heap[0])
+        if bound[best] <= threshold:
+            break
+        picks.append(best)
+        size = _pop(heap, size, bound)
+        topk.insert(problem.by_candidate, best, value, index)
+    return np.array(picks, np.int64)
+
+
+@kernel
+def _before(u: int, v: int, bound: np.ndarray) -> bool:
+    """Whether u comes before v in the heap: larger bound, then lower index."""
+    return bound[u] > bound[v] or (bound[u] == bound[v] and u < v)
+
+
+@kernel
+def _sift_down(heap: np.ndarray, size: int, at: int, bound: np.ndarray) -> None:
+    u = heap[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(heap[child + 1], heap[child], bound):
+            child += 1
+        if not _before(heap[child], u, bound):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = u
+
+
+@kernel
+def _sort_heap(heap: np.ndarray, bound: np.ndarray) -> None:
+    for at in range(len(heap) // 2 - 1, -1, -1):
+        _sift_down(heap, len(heap), at, bound)
+
+
+@kernel
+def _pop(heap: np.ndarray, size: int, bound: np.ndarray) -> int:
+    """Take the first one out; returns the new size."""
+    heap[0] = heap[size - 1]
+    _sift_down(heap, size - 1, 0, bound)
+    return size - 1
+
+
+@kernel
+def _pop_old(
+    heap: np.ndarray,
+    size: int,
+    bound: np.ndarray,
+    known_since: np.ndarray,
+    now: int,
+    out: np.ndarray,
+) -> int:
+    """Take out of the heap what stands before the first bound that is exact; returns how many."""
+    found = 0
+    while found < len(out) and size > 0 and known_since[heap[0]] < now:
+        out[found] = heap[0]
+        found += 1
+        size = _pop(heap, size, bound)
+    return found
+
+
+@kernel
+def _push(heap: np.ndarray, size: int, bound: np.ndarray, which: np.ndarray) -> None:
+    """Put columns into a heap of `size`."""
+    for u in which:
+        at = size
+        while at > 0 and _before(u, heap[(at - 1) // 2], bound):
+            heap[at] = heap[(at - 1) // 2]
+            at = (at - 1) // 2
+        heap[at] = u
+        size += 1
+
+
+@kernel
+def _next_values(
+    columns: np.ndarray, members: np.ndarray, k: int, kth: np.ndarray, floor: float
+) -> np.ndarray:
+    """The (k+1)-th value of every row over `members`, given the k-th."""
+    found = np.full(columns.shape[1], floor)
+    reached = np.zeros(columns.shape[1], np.int64)
+    for u in members:
+        column = columns[u]
+        for n in range(column.shape[0]):  # without branches: vector code
+            similarity, last, best = np.float64(column[n]), kth[n], found[n]
+            below = similarity < last
+            reached[n] += 1 - np.int64(below)
+            candidate = similarity if below else floor
+            found[n] = candidate if candidate > best else best
+    for n in range(columns.shape[1]):
+        if reached[n] > k:  # some are equal
+            found[n] = kth[n]
+    return found
