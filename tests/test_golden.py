@@ -65,8 +65,12 @@ def test_the_same_selections(method: str) -> None:
 
 def test_the_same_keys_of_every_trial() -> None:
     kept, now = golden("trials"), make.trial_keys()
-    assert (len(kept), sum(one["rows"] for one in kept.values())) == (18, 3250)
-    assert {name: now.get(name) for name in kept} == kept
+    assert (len(kept), sum(len(text) // 8 for text in kept.values())) == (18, 3250)
+    for name, text in kept.items():
+        keys = [text[start : start + 8] for start in range(0, len(text), 8)]
+        known = set(keys)
+        # Methods may be added to an experiment; those of 0.1.0 keep their keys and their order.
+        assert [key for key in now[name] if key in known] == keys, name
 
 
 def test_the_same_episodes_orders_and_seeds() -> None:
