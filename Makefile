@@ -26,9 +26,10 @@ demo: install ## train networks on chosen glyph classes, print the table of meth
 
 test: lint types pytest ## lint, format check, type check, tests and doctests
 
-lint: install ## ruff: lint and format check
+lint: install ## ruff: lint and format check; oxlint: the code of the page
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/oxlint --deny-warnings fsl_basesel
 
 types: install ## mypy
 	$(BIN)/mypy

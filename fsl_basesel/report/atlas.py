@@ -14,7 +14,8 @@ from fsl_basesel.report.record import Pictures
 
 LIMIT = 1500
 """Thumbnails of a page, at most."""
-_LOSSLESS = 2**20  # bytes; beyond, photographs are much smaller as JPEG
+LARGEST = 700_000
+"""Bytes of all thumbnails together, if smaller ones can be read at all."""
 
 
 class Atlas:
@@ -73,7 +74,7 @@ class Atlas:
         for i, tile in enumerate(tiles):
             top, left = i // self.columns * side, i % self.columns * side
             sheet[top : top + side, left : left + side] = tile
-        kind, data = _encoded(Image.fromarray(sheet))
+        kind, data = self._encoded(Image.fromarray(sheet))
         text = base64.b64encode(data).decode("ascii")
         pixelated = "image-rendering:pixelated;" if side < 40 else ""
         return (
@@ -81,12 +82,18 @@ class Atlas:
             f".pic{{{pixelated}background-image:url(data:image/{kind};base64,{text})}}"
         )
 
-
-def _encoded(sheet: Image.Image) -> tuple[str, bytes]:
-    buffer = io.BytesIO()
-    sheet.save(buffer, "PNG", optimize=True)
-    if buffer.tell() <= _LOSSLESS:
-        return "png", buffer.getvalue()
-    buffer = io.BytesIO()
-    sheet.save(buffer, "JPEG", quality=82, subsampling=0)
-    return "jpeg", buffer.getvalue()
+    def _encoded(self, sheet: Image.Image) -> tuple[str, bytes]:
+        """As PNG if that is small, else as JPEG, with smaller thumbnails if there are very many."""
+        data = io.BytesIO()
+        sheet.save(data, "PNG", optimize=True)
+        if data.tell() <= LARGEST:
+            return "png", data.getvalue()
+        side = sheet.width // self.columns
+        for smaller, quality in ((side, 82), (side, 70), (48, 70), (40, 65), (32, 60), (24, 55)):
+            scale = min(smaller, side)
+            small = sheet.resize((scale * self.columns, scale * self.rows))
+            data = io.BytesIO()
+            small.save(data, "JPEG", quality=quality)
+            if data.tell() <= LARGEST:
+                break
+        return "jpeg", data.getvalue()

@@ -9,15 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fsl_basesel.controls import Control, controls, random_set
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import Line
 from fsl_basesel.report.projection import class_map
 from fsl_basesel.report.run import Run, Stage
+from fsl_basesel.selectors.base import seeded
+from fsl_basesel.similarity import SIMILARITIES
 
 MAP_POINTS = 1000
 """Points of a map, at most."""
-RANDOM_DRAWS = 20
-"""Random choices that a selection is set beside."""
+RANDOM_DRAWS = 100
+"""Random choices whose value a selection is compared with."""
+RATIO_DRAWS = 20
+"""Random choices whose figures of novel classes are shown: the first of them."""
 _MATRIX = 2 * 10**7
 
 NOVEL, CHOSEN, BEFORE, REST = "novel", "chosen", "before", "rest"
@@ -92,13 +97,13 @@ class Reference:
     """What random choices of as many classes come to, and what there was before.
 
     Attributes:
-        value: Mean value of h.
+        control: Values of h.
         ratios: `[|N|]` mean Similarity Ratio.
         nearest: `[|N|]` mean similarity to the nearest base classes.
         nearest_before: The same with the base classes there were before; NaN where none.
     """
 
-    value: float
+    control: Control
     ratios: np.ndarray
     nearest: np.ndarray
     nearest_before: np.ndarray
@@ -110,6 +115,7 @@ class Content:
 
     Attributes:
         run: Its files.
+        problems: By number of a stage, what was chosen from; None if that cannot be told.
         map: The map of classes, None without centroids.
         references: By number of a stage, what random choices reach; None if that cannot be told.
         served: The novel classes of the last selection, empty without one.
@@ -117,6 +123,7 @@ class Content:
     """
 
     run: Run
+    problems: dict[int, SelectionProblem | None]
     map: ClassMap | None
     references: dict[int, Reference | None]
     served: list[Served]
@@ -135,13 +142,17 @@ class Content:
 
 def content_of(run: Run) -> Content:
     """Compute what page and figures show of a run."""
-    references = {stage.number: reference_of(stage) for stage in run.stages if stage.informed}
+    problems = {stage.number: problem_of(stage) for stage in run.stages if stage.informed}
+    references = {
+        number: None if problem is None else reference_of(problem)
+        for number, problem in problems.items()
+    }
     last = run.last
     served = [] if last is None else served_by(last, references[last.number])
     comparisons: dict[str, list[Line]] = {}
     for line in run.methods:
         comparisons.setdefault(json.dumps(line.key), []).append(line)
-    return Content(run, map_of(run), references, served, list(comparisons.values()))
+    return Content(run, problems, map_of(run), references, served, list(comparisons.values()))
 
 
 def thinned(count: int, limit: int) -> list[int]:
@@ -200,11 +211,11 @@ def map_of(run: Run) -> ClassMap | None:
     return ClassMap(points, len(candidates) + count, stage)
 
 
-def reference_of(stage: Stage) -> Reference | None:
-    """What random choices come to; None where the centroids do not tell.
+def problem_of(stage: Stage) -> SelectionProblem | None:
+    """What a selection was chosen from; None if its files do not tell.
 
-    They do not if they were not kept, if the matrix would be large, or if the selection was made
-    with other similarities or with costs: then its value cannot be computed from them.
+    They do not if no centroids were saved, if the matrix would be large, or if the selection was
+    made with a function or a matrix of similarities: then its value cannot be computed from them.
     """
     candidates, novel, selection = stage.candidates, stage.novel, stage.selection
     if candidates is None or not stage.informed:
@@ -212,24 +223,30 @@ def reference_of(stage: Stage) -> Reference | None:
     if len(candidates if novel is None else novel) * len(candidates) > _MATRIX:
         return None
     settings = selection.hyperparameters
-    names = ("m", "k", "lam", "selected")
+    similarity = settings.get("similarity", "cosine")
+    if similarity not in SIMILARITIES:
+        return None
     problem = SelectionProblem.from_centroids(
         candidates.values,
         None if novel is None else novel.values,
-        **{name: settings[name] for name in names},
+        names=candidates.names,
+        novel_names=None if novel is None else novel.names,
+        similarity=similarity,
+        **{name: settings[name] for name in ("m", "k", "lam", "selected")},
     )
-    if not math.isclose(problem.value(selection.indices), selection.value, rel_tol=1e-4):
-        return None
-    draw = np.random.default_rng(0)
-    sets = [draw.choice(problem.unselected, problem.m, replace=False) for _ in range(RANDOM_DRAWS)]
+    close = math.isclose(problem.value(selection.indices), selection.value, rel_tol=1e-4)
+    return problem if close else None
+
+
+def reference_of(problem: SelectionProblem) -> Reference:
+    """What random choices reach."""
+    control = controls(problem, draws=RANDOM_DRAWS)[0]
+    draw = seeded(0)  # as the control draws them
+    sets = [random_set(problem.unselected, problem.m, draw) for _ in range(RATIO_DRAWS)]
     ratios = np.mean([np.asarray(problem.similarity_ratio(one)) for one in sets], axis=0)
     nearest = [_nearest(problem, [*problem.selected, *one]) for one in sets]
-    return Reference(
-        float(np.mean([problem.value(one) for one in sets])),
-        ratios,
-        np.mean(nearest, axis=0),
-        _nearest(problem, list(problem.selected)),
-    )
+    before = _nearest(problem, list(problem.selected))
+    return Reference(control, ratios, np.mean(nearest, axis=0), before)
 
 
 def _nearest(problem: SelectionProblem, members: list[int]) -> np.ndarray:

@@ -406,13 +406,14 @@ def _bounds(
         selection, reference = stage.selection, references.get(stage.number)
         label = (lambda text: text) if i == 0 else (lambda _: None)
         if reference is not None:
-            ends = [reference.value, selection.value]
+            random_mean = reference.control.mean
+            ends = [random_mean, selection.value]
             axes.plot(ends, [i, i], color=COLOUR[BEFORE], linewidth=2, zorder=1)
             random = axes.scatter(
-                reference.value, i, s=36, facecolors=PAPER, edgecolors=SOFT, linewidths=1.4,
+                random_mean, i, s=36, facecolors=PAPER, edgecolors=SOFT, linewidths=1.4,
                 label=label("random choice"), zorder=2,
             )  # fmt: skip
-            found.append(Marks(random, [f"random choice {reference.value:.6f}"]))
+            found.append(Marks(random, [f"random choice {random_mean:.6f}"]))
         value = axes.scatter(
             selection.value, i, s=48, color=COLOUR[CHOSEN], label=label("this one"), zorder=3
         )

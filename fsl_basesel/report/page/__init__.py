@@ -23,24 +23,29 @@ never worse, and proves how good it is.
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from itertools import count as counter
 from typing import Any
 
 from markupsafe import Markup
 
+from fsl_basesel.controls import doubts
 from fsl_basesel.report import content as contents
 from fsl_basesel.report import figures
 from fsl_basesel.report.atlas import Atlas
 from fsl_basesel.report.content import Content, content_of, count, printable, short, thinned
+from fsl_basesel.report.page.deciding import deciding
 from fsl_basesel.report.paired import REFERENCE, points
-from fsl_basesel.report.run import Run
+from fsl_basesel.report.run import Run, Stage
 from fsl_basesel.report.svg import svg
 from fsl_basesel.selection import library_version
 
 CARDS, CARDS_OPEN = 200, 24
 """Novel classes shown with their neighbours, at most, and those shown at once."""
+SCRIPTS = ("choose.js", "decide.js", "page.js")
 PARTS = {
+    "chosen": "Chosen classes",
     "classes": "The class map",
     "ratio": "What each novel class got",
     "neighbours": "Nearest base classes",
@@ -70,6 +75,7 @@ def html_page(run: Run) -> str:
         "points": points,
         "count": count,
         "spaced": contents.spaced,
+        "gap_in_words": contents.gap_in_words,
         "comparison_title": contents.comparison_title,
     }
     template = environment.from_string(_file("page.html"))
@@ -87,17 +93,31 @@ def _finalize(value: object) -> object:
 
 def _shown(content: Content) -> dict[str, Any]:
     """Numbers and charts."""
+    from jinja2.utils import htmlsafe_json_dumps
+
     run, last, served = content.run, content.last, content.served
-    first = [name for stage in run.stages for name in stage.selection.names]
+    first = [name for stage in reversed(run.stages) for name in stage.selection.names]
     atlas = Atlas(run.pictures, first + [name for row in served for name, _ in row.neighbours])
     cards = sorted(served, key=lambda row: row.nearest.after or 0.0)
     cards = [cards[i] for i in thinned(len(cards), CARDS)]
     informed = content.informed
+    facts: dict[str, Any] = {}
+    reasons: list[str] = []
+    if last is not None:
+        reference, problem = content.references[last.number], content.problems[last.number]
+        control = None if reference is None else reference.control
+        facts = deciding(last, problem, control, atlas)
+        if problem is not None and control is not None:
+            reasons = doubts(problem, last.selection, control)
     return {
         "run": run,
         "atlas": atlas,
         "style": Markup(_file("style.css") + atlas.style()),
-        "script": Markup(_file("page.js")),
+        "script": Markup("".join(_file(name) for name in SCRIPTS)),
+        "deciding": facts,
+        "doubts": reasons,
+        "deciding_json": htmlsafe_json_dumps(facts, dumps=_compact),
+        "earlier": [] if last is None else _earlier(last),
         "version": library_version(),
         "parts": PARTS,
         "map": content.map,
@@ -125,6 +145,16 @@ def _shown(content: Content) -> dict[str, Any]:
         "method_panels": [figures.method_panel(lines) for lines in content.comparisons],
         "reference": REFERENCE,
     }
+
+
+def _compact(value: Any, **options: Any) -> str:
+    return printable(json.dumps(value, separators=(",", ":"), ensure_ascii=False, **options))
+
+
+def _earlier(last: Stage) -> list[str]:
+    """Names of the classes that were there before the last selection, where they are known."""
+    names = last.candidates.names if last.candidates is not None else ()
+    return [names[u] for u in last.before] if names else []
 
 
 def _shorter(content: Content) -> Any:

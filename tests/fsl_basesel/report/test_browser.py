@@ -32,7 +32,7 @@ def test_every_part_is_there_and_nothing_goes_wrong(
         assert shown.locator(f"#{part}").bounding_box()["height"] > 60, part
     assert shown.locator("#map .mark").count() == 32
     assert shown.locator("#map .mark[data-n]").count() == 8
-    assert shown.locator(".cards > li").count() == 8
+    assert shown.locator("#neighbours .cards > li").count() == 8
     assert shown.locator("table.methods").count() == 2
     assert shown.locator(".absent").count() == 0
     picture = Image.open(io.BytesIO(shown.screenshot())).convert("L")

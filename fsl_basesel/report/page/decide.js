@@ -1,0 +1,426 @@
+// The table of chosen classes: sort, search, copy, veto, force, other limits, choose again, save.
+// @ts-check
+"use strict";
+
+(() => {
+  const source = document.getElementById("problem");
+  if (!source) return;
+  const data = JSON.parse(source.textContent);
+  const { choose, depthOf, excess, modularOf, stateOf, valueOf, valuesAt, insert } = globalThis.chooser;
+  const MOST_ROWS = 200; // candidates listed at once
+  const MOST_NAMES = 6; // novel classes named in a cell
+
+  /** Numbers from base64. */
+  const numbers = (text, Kind) => {
+    const letters = atob(text);
+    const bytes = new Uint8Array(letters.length);
+    for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+    return new Kind(bytes.buffer);
+  };
+
+  const able = data.similarity !== null;
+  const rows = data.novel.length;
+  const candidates = data.names.length;
+  /** @type {import("./choose.js").Problem} */
+  const problem = {
+    candidates,
+    rows,
+    similarity: able ? numbers(data.similarity, Float32Array) : new Float32Array(0),
+    weights: data.weights ? Float64Array.from(data.weights) : new Float64Array(rows).fill(1),
+    means: Float64Array.from(data.means || []),
+    cost: data.cost && Float64Array.from(data.cost),
+    selected: data.selected || [],
+    k: data.k,
+    lam: data.lam,
+    mu: data.mu,
+    floor: data.floor,
+  };
+  const shown = data.shown || data.names; // names without their group, which stands beside them
+  const novel = data.novel_shown || data.novel;
+  const there = new Set(problem.selected);
+  const free = candidates - there.size;
+
+  /** Limits as they were when Python chose, and as they are now. */
+  const first = { m: data.m, budget: data.budget, exclude: new Set(data.exclude), include: new Set(data.include) };
+  const limits = { ...first, exclude: new Set(first.exclude), include: new Set(first.include) };
+  const forChooser = () => ({ m: limits.m, exclude: [...limits.exclude], include: [...limits.include] });
+
+  /** A choice with its reasons: whom each class serves, its gain, what every novel class gets. */
+  const explained = (indices, m) => {
+    const modular = modularOf(problem, m);
+    const depth = depthOf(problem);
+    const state = stateOf(problem, problem.selected, depth);
+    const gains = new Map();
+    for (const u of indices) {
+      const kth = valuesAt(state, depth - 1);
+      gains.set(u, excess(problem, u, kth) / (rows * problem.k) - modular[u]);
+      insert(problem, state, u);
+    }
+    const serves = new Map(indices.map((u) => [u, []]));
+    const nearest = new Float64Array(rows);
+    for (let n = 0; n < rows; n++) {
+      let count = 0;
+      for (let j = n * depth; j < (n + 1) * depth && state.index[j] >= 0; j++, count++) {
+        nearest[n] += state.value[j];
+        serves.get(state.index[j])?.push({ n, similarity: state.value[j] });
+      }
+      nearest[n] /= Math.max(1, count);
+    }
+    for (const list of serves.values()) list.sort((a, b) => b.similarity - a.similarity);
+    return {
+      indices,
+      gains,
+      serves,
+      nearest,
+      kth: valuesAt(state, depth - 1),
+      modular,
+      value: valueOf(problem, [...problem.selected, ...indices], modular),
+      spent: problem.cost ? indices.reduce((sum, u) => sum + problem.cost[u], 0) : indices.length,
+    };
+  };
+
+  /** The choice of a problem that is too large for the page, or not known: as Python explained it. */
+  const told = () => ({
+    indices: data.chosen,
+    gains: new Map(data.chosen.map((u, i) => [u, data.gains[i]])),
+    serves: new Map(data.chosen.map((u, i) => [u, data.serves[i].map((n) => ({ n }))])),
+    nearest: new Float64Array(rows),
+    value: data.value,
+  });
+
+  const original = able ? explained(data.chosen, first.m) : told();
+  let now = original;
+  let order = { key: "rank", up: true };
+
+  const within = (one, all) => [...one].every((u) => all.has(u));
+  /** Whether the original choice keeps to the limits of now. */
+  const originalFits = () =>
+    limits.m === first.m &&
+    original.indices.every((u) => !limits.exclude.has(u)) &&
+    [...limits.include].every((u) => original.gains.has(u));
+  /** Whether no choice under the limits of now can exceed the bound that was proven. */
+  const boundHolds = () =>
+    data.bound !== null &&
+    within(first.exclude, limits.exclude) &&
+    within(first.include, limits.include) &&
+    (limits.m === first.m || (limits.m < first.m && !problem.lam && !problem.mu));
+  const changed = () =>
+    limits.m !== first.m ||
+    limits.exclude.size !== first.exclude.size ||
+    limits.include.size !== first.include.size ||
+    !within(first.exclude, limits.exclude) ||
+    !within(first.include, limits.include);
+
+  // ---------------------------------------------------------------- the table
+  const $ = (id) => document.getElementById(id);
+  const body = $("choice").tBodies[0];
+  const search = /** @type {HTMLInputElement} */ ($("search"));
+  const view = /** @type {HTMLSelectElement} */ ($("view"));
+
+  const text = (name, words, kind) => {
+    const element = document.createElement(name);
+    element.textContent = words;
+    if (kind) element.className = kind;
+    return element;
+  };
+
+  const picture = (u) => {
+    const element = text("span", "", `pic base${data.pictures[u] ? "" : " none"}`);
+    const [column, row] = (data.pictures[u] || "0 0").split(" ");
+    element.style.setProperty("--c", column);
+    element.style.setProperty("--r", row);
+    element.setAttribute("aria-hidden", "true");
+    return element;
+  };
+
+  /** A button that stays pressed. */
+  const toggle = (words, what, u, set, other) => {
+    const button = text("button", words, `toggle ${what}`);
+    button.type = "button";
+    button.dataset.u = String(u);
+    button.setAttribute("aria-pressed", String(set.has(u)));
+    button.setAttribute("aria-label", `${words} ${data.names[u]}`);
+    button.addEventListener("click", () => {
+      if (set.has(u)) set.delete(u);
+      else {
+        set.add(u);
+        other.delete(u);
+      }
+      again(`button.${what}[data-u="${u}"]`);
+    });
+    return button;
+  };
+
+  const figure = (value) => (value < 0 ? `−${(-value).toFixed(5)}` : value.toFixed(5));
+  const price = (value) => String(Number(value.toPrecision(6)));
+  const some = (names, count) =>
+    names.slice(0, count).join(", ") + (names.length > count ? ` and ${names.length - count} more` : "");
+
+  const rowOf = (u) => {
+    const rank = now.indices.indexOf(u);
+    const served = (now.serves.get(u) || []).map(({ n }) => novel[n]);
+    const row = document.createElement("tr");
+    row.dataset.u = String(u);
+    if (rank < 0) row.className = limits.exclude.has(u) ? "vetoed" : "outside";
+    const name = text("td", "", "name");
+    const words = document.createElement("span");
+    words.append(text("bdi", shown[u]));
+    if (data.groups) words.append(text("small", data.groups[u]));
+    if (data.pictured) name.append(picture(u));
+    name.append(words);
+    const gain = rank < 0 ? excess(problem, u, now.kth) / (rows * problem.k) - now.modular[u] : now.gains.get(u);
+    const cells = [text("td", rank < 0 ? "–" : String(rank + 1), "n rank"), name];
+    cells.push(text("td", rank < 0 ? `(${figure(gain)})` : figure(gain), "n"));
+    const serves = text("td", "", "serves");
+    if (rank >= 0) serves.append(text("b", String(served.length)), text("bdi", some(served, MOST_NAMES)));
+    serves.title = served.join(", ");
+    cells.push(serves);
+    if (problem.cost) cells.push(text("td", price(problem.cost[u]), "n"));
+    const actions = text("td", "", "actions");
+    if (!there.has(u)) {
+      actions.append(
+        toggle("Veto", "veto", u, limits.exclude, limits.include),
+        toggle("Force", "force", u, limits.include, limits.exclude),
+      );
+    }
+    row.append(...cells, actions);
+    return row;
+  };
+
+  /** Candidates to list: what the view says, or all that match the search, chosen ones first. */
+  const listed = () => {
+    const wanted = search.value.trim().toLowerCase();
+    const chosen = new Set(now.indices);
+    const others = () => data.names.map((_, u) => u).filter((u) => !chosen.has(u) && !there.has(u));
+    const limited = (u) => limits.exclude.has(u) || limits.include.has(u);
+    let found = now.indices;
+    if (wanted || view.value === "all") found = [...now.indices, ...others()];
+    else if (view.value === "limited") found = [...now.indices, ...others()].filter(limited);
+    if (wanted) {
+      const matches = (u) => `${data.names[u]} ${data.groups ? data.groups[u] : ""}`.toLowerCase().includes(wanted);
+      found = found.filter(matches);
+    }
+    const keys = {
+      rank: (u) => (chosen.has(u) ? now.indices.indexOf(u) : candidates + u),
+      name: (u) => data.names[u],
+      gain: (u) => (chosen.has(u) ? now.gains.get(u) : -Infinity),
+      serves: (u) => (now.serves.get(u) || []).length,
+      cost: (u) => (problem.cost ? problem.cost[u] : 0),
+    };
+    const key = new Map(found.map((u) => [u, keys[order.key](u)]));
+    const compare = (a, b) => {
+      const [one, two] = [key.get(a), key.get(b)];
+      const sign = typeof one === "string" ? one.localeCompare(two) : one === two ? 0 : one - two;
+      return order.up ? sign : -sign;
+    };
+    return [...found].sort(compare);
+  };
+
+  const renderTable = () => {
+    const found = listed();
+    body.replaceChildren(...found.slice(0, MOST_ROWS).map(rowOf));
+    const more = found.length - MOST_ROWS;
+    $("listed").textContent =
+      more > 0 ? `${MOST_ROWS} of ${found.length} classes are listed; search for others.` : `${found.length} listed`;
+    for (const head of document.querySelectorAll("#choice th[data-key]")) {
+      const mine = head.dataset.key === order.key;
+      if (mine) head.setAttribute("aria-sort", order.up ? "ascending" : "descending");
+      else head.removeAttribute("aria-sort");
+    }
+  };
+
+  // ---------------------------------------------------------------- value, bound, what changed
+  const share = (value) => {
+    if (value > 0.999999) return value >= 1 ? "100 %" : "> 99.9999 %";
+    return `${(100 * value).toFixed(value > 0.999 ? 4 : 2)} %`;
+  };
+
+  const renderValue = () => {
+    const same = now === original;
+    const value = same ? data.value : now.value;
+    const holds = boundHolds();
+    const points = [
+      ["random", data.random && data.random.mean, "mean of random sets"],
+      ["best", data.random && data.random.best, `best of ${data.random ? data.random.draws : 0} random sets`],
+      ["then", same ? null : data.value, "before your changes"],
+      ["now", value, same ? "this choice" : "now"],
+      ["bound", data.bound, holds ? "proven upper bound" : "bound of the original limits"],
+    ].filter(([, at]) => at !== null && at !== undefined);
+    const all = points.map(([, at]) => at);
+    const [low, high] = [Math.min(...all), Math.max(...all)];
+    $("track").replaceChildren(
+      ...points.map(([kind, at]) => {
+        const mark = text("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`);
+        mark.style.left = `${high > low ? (100 * (at - low)) / (high - low) : 50}%`;
+        return mark;
+      }),
+    );
+    $("track-key").replaceChildren(
+      ...points.map(([kind, at, words]) => {
+        const item = text("li", "");
+        item.append(text("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`), text("b", at.toFixed(6)), text("span", words));
+        return item;
+      }),
+    );
+    const says = [];
+    if (data.bound === null) says.push("This choice is not certified.");
+    else if (holds) {
+      const span = data.bound - problem.floor;
+      const gap = same ? data.gap : Math.max(0, (data.bound - value) / (span > 0 ? span : 1));
+      says.push(gap === 0 && same ? "Proven optimal: no choice under these limits is better." : `At least ${share(1 - gap)} of the best possible value.`);
+    } else {
+      says.push("The bound was proven for the original limits and does not hold for these. Save them and run the command below: it proves how good the choice is.");
+    }
+    if (data.random && holds && data.bound > data.random.mean) {
+      says.push(`${share((value - data.random.mean) / (data.bound - data.random.mean))} of the way from random sets to the bound.`);
+    }
+    if (problem.cost) says.push(`It costs ${price(now.spent)}${limits.budget === null ? "" : ` of ${price(limits.budget)}`}.`);
+    $("verdict").textContent = says.join(" ");
+  };
+
+  const renderChanges = () => {
+    const inside = new Set(original.indices);
+    const after = new Set(now.indices);
+    const out = original.indices.filter((u) => !after.has(u));
+    const into = now.indices.filter((u) => !inside.has(u));
+    const worse = [];
+    let better = 0;
+    for (let n = 0; n < rows; n++) {
+      const change = now.nearest[n] - original.nearest[n];
+      if (change < -1e-9) worse.push({ n, change });
+      if (change > 1e-9) better++;
+    }
+    worse.sort((a, b) => a.change - b.change);
+    const list = (title, items) => {
+      const element = document.createElement("div");
+      element.append(text("h3", title));
+      const names = document.createElement("ul");
+      names.append(...items.slice(0, 8).map((words) => { const item = text("li", ""); item.append(text("bdi", words[0]), text("span", words[1])); return item; }));
+      if (items.length > 8) names.append(text("li", `and ${items.length - 8} more`));
+      element.append(names);
+      return element;
+    };
+    const parts = [];
+    if (into.length) parts.push(list(`${into.length} in`, into.map((u) => [shown[u], ""])));
+    if (out.length) parts.push(list(`${out.length} out`, out.map((u) => [shown[u], ""])));
+    if (worse.length) {
+      const lines = worse.map(({ n }) => [novel[n], ` ${original.nearest[n].toFixed(4)} → ${now.nearest[n].toFixed(4)}`]);
+      parts.push(list(`${worse.length} of ${rows} novel classes are served worse${better ? `, ${better} better` : ""}`, lines));
+    } else if (better) parts.push(list(`${better} of ${rows} novel classes are served better, none worse`, []));
+    $("changes").hidden = !changed();
+    const words = now === original ? "The original choice keeps to these limits and nothing better was found: it stays." : "";
+    $("changes").replaceChildren(...(words ? [text("p", words)] : []), ...parts);
+  };
+
+  const render = (focus) => {
+    $("m").min = $("m-number").min = String(limits.include.size);
+    $("m").max = $("m-number").max = String(free - limits.exclude.size);
+    $("m").value = $("m-number").value = String(limits.m); // last: it is cut to what is allowed
+    $("reset").disabled = !changed();
+    renderValue();
+    if (able) renderChanges();
+    renderTable();
+    const button = focus && document.querySelector(focus);
+    if (button) button.focus();
+  };
+
+  /** Choose again under the limits of now. */
+  const again = (focus) => {
+    const began = performance.now();
+    limits.m = Math.max(limits.include.size, Math.min(limits.m, free - limits.exclude.size));
+    now = original;
+    if (changed()) {
+      const found = explained(choose(problem, forChooser()), limits.m);
+      if (!originalFits() || found.value > original.value) now = found;
+    }
+    render(focus);
+    document.dispatchEvent(new CustomEvent("chosen", { detail: { milliseconds: performance.now() - began, indices: now.indices } }));
+  };
+
+  // ---------------------------------------------------------------- controls
+  let waiting = 0;
+  for (const id of ["m", "m-number"]) {
+    $(id).addEventListener("input", (event) => {
+      const asked = Number(event.target.value);
+      if (!Number.isInteger(asked) || event.target.value === "") return;
+      limits.m = asked;
+      cancelAnimationFrame(waiting);
+      waiting = requestAnimationFrame(() => again());
+    });
+  }
+  $("reset").addEventListener("click", () => {
+    Object.assign(limits, first, { exclude: new Set(first.exclude), include: new Set(first.include) });
+    again();
+  });
+  search.addEventListener("input", renderTable);
+  view.addEventListener("change", renderTable);
+  for (const head of document.querySelectorAll("#choice th[data-key]")) {
+    const button = text("button", head.textContent);
+    button.type = "button";
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const { key } = head.dataset;
+      order = { key, up: order.key === key ? !order.up : key === "rank" || key === "name" };
+      renderTable();
+    });
+  }
+
+  /** Rows of what is chosen, for other programs. */
+  const table = () => now.indices.map((u, rank) => ({
+    rank: rank + 1,
+    class: data.names[u],
+    gain: now.gains.get(u),
+    serves: now.serves.get(u).map(({ n }) => data.novel[n]).join("; "),
+    ...(problem.cost ? { cost: problem.cost[u] } : {}),
+  }));
+  const quoted = (cell) => (/[",\n\r]/.test(String(cell)) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell));
+  const csv = () => {
+    const lines = table();
+    const heads = ["rank", "class", "gain", "serves", ...(problem.cost ? ["cost"] : [])];
+    return [heads, ...lines.map((line) => heads.map((head) => line[head]))].map((cells) => cells.map(quoted).join(",")).join("\n") + "\n";
+  };
+  const copy = async (words, button) => {
+    const before = button.textContent;
+    try {
+      await navigator.clipboard.writeText(words);
+    } catch {
+      const area = document.createElement("textarea"); // where the clipboard is not open to pages
+      area.value = words;
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = before; }, 1200);
+  };
+  $("copy-text").addEventListener("click", (event) => copy(now.indices.map((u) => data.names[u]).join("\n") + "\n", event.currentTarget));
+  $("copy-csv").addEventListener("click", (event) => copy(csv(), event.currentTarget));
+  $("print").addEventListener("click", () => print());
+
+  /** What `fsl-basesel select --limits` takes; see `fsl_basesel/report/page/__init__.py`. */
+  const limitsFile = () => {
+    const named = (values) => [...values].sort((a, b) => a - b).map((u) => data.names[u]);
+    return {
+      format: "fsl-basesel limits 1",
+      m: limits.m,
+      exclude: named(limits.exclude),
+      include: named(limits.include),
+      classes: now.indices.map((u) => data.names[u]),
+    };
+  };
+  $("save").addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([JSON.stringify(limitsFile(), null, 1) + "\n"], { type: "application/json" }));
+    link.download = "limits.json";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+
+  $("find").hidden = false;
+  if (able) {
+    $("decide").hidden = false;
+    $("choice").classList.add("live");
+  } else view.closest("label").hidden = true;
+  render();
+})();
