@@ -628,14 +628,15 @@ class SelectionProblem:
         """Similarity Ratio (Eq. 1) of every novel class with the base set B_s + U, `[|N|]`.
 
         Mean similarity to the top-k base classes over the mean to all of them; with fewer than k
-        base classes the top-k are those there are, and with none the ratio is NaN.
+        base classes the top-k are those there are, and with none the ratio is NaN. It is NaN for
+        signed similarities too: a mean that may be close to zero says nothing as a divisor.
         """
         members = self._members("similarity_ratio", indices)
         return self.answer(self.ratio_of(members), indices)
 
     def ratio_of(self, members: np.ndarray) -> np.ndarray:
         """`similarity_ratio` of base classes given as an array that includes B_s."""
-        if not len(members):
+        if not len(members) or self.matrix.extent()[0] < 0:
             return np.full(self.n_novel, np.nan)
         depth = min(self.k, len(members))
         value, _ = topk.state_of(self.by_candidate, members, depth, self.floor)

@@ -143,6 +143,9 @@ def print_novel(console: Console, rows: Sequence[ServedClass]) -> None:
         cells = ["-" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
         table.add_row(Text(row.name), Text(near), *cells)
     console.print(table)
+    if all(row.ratio_after is None for row in rows):
+        words = "No similarity ratio: it says nothing about similarities below zero."
+        console.print(Text(words, style="dim"))
 
 
 def print_comparison(

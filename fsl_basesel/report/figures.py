@@ -286,7 +286,10 @@ def _stage_map(axes: Axes, content: ClassMap, number: int) -> list[Marks]:
 
 
 def change_panels(content: Content) -> list[Panel]:
-    """Similarity to the nearest base classes and Similarity Ratio of each novel class."""
+    """Similarity to the nearest base classes and Similarity Ratio of each novel class.
+
+    Signed similarities have no ratio.
+    """
     assert content.last is not None
     k, served = content.last.selection.hyperparameters["k"], content.served
     kinds: tuple[tuple[str, str, Callable[[Served], Change]], ...] = (
@@ -296,6 +299,7 @@ def change_panels(content: Content) -> list[Panel]:
     return [
         Panel(name, title, partial(_changes, served=served, change=change), 250)
         for name, title, change in kinds
+        if name == "similarity" or any(change(row).after is not None for row in served)
     ]
 
 

@@ -57,6 +57,7 @@ class SelectionCallback(pl.Callback):
             `SelectionProblem.from_centroids`.
         selected: classes of the pool, by name, that are base classes from the beginning.
         general: select as if the novel classes were not known, even if the data module has them.
+        weights: how much each novel class counts, in the order of the task; None is all alike.
         cost: difficulty of obtaining each candidate, in the order of the pool.
         mu: weight of `cost`.
         certify: attach a proven upper bound to every selection.
@@ -77,6 +78,7 @@ class SelectionCallback(pl.Callback):
         similarity: str | SimilarityFunction = "cosine",
         selected: Sequence[str] = (),
         general: bool = False,
+        weights: Sequence[float] | None = None,
         cost: Sequence[float] | None = None,
         mu: float = 0.0,
         certify: bool = True,
@@ -92,6 +94,7 @@ class SelectionCallback(pl.Callback):
         self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
         self.method = selector_of(method)
         self.similarity = known_similarity(similarity)
+        self.weights = None if weights is None else [float(value) for value in weights]
         self.cost = None if cost is None else [float(value) for value in cost]
         self.certify, self.features = certify, features
         self.seed = checks.integer(seed, "seed", 0, None, "")
@@ -125,6 +128,7 @@ class SelectionCallback(pl.Callback):
             self.k,
             self.lam,
             selected=self.data.class_numbers,
+            weights=self.weights if target is not None else None,
             cost=self.cost,
             mu=self.mu,
             names=candidates.names,
@@ -152,10 +156,13 @@ class SelectionCallback(pl.Callback):
     def settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed, as plain types.
 
-        The paper's similarity is not named: checkpoints from before there were others have none.
+        The paper's similarity and equal weights are not named: checkpoints from before there were
+        others have none.
         """
         name = getattr(self.similarity, "__qualname__", self.similarity)
         other = {} if name == "cosine" else {"similarity": str(name)}
+        if self.weights is not None:
+            other["weights"] = fingerprint([repr(self.weights)])
         return other | {
             "callback": type(self).__name__,
             "schedule": list(self.schedule.sizes),

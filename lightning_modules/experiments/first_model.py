@@ -52,7 +52,8 @@ def selection_support(novel: NovelTask, shots: int) -> NovelTask:
 def first_centroids(trial: Trial, data: BaseClassDataModule, store: ResultStore) -> FirstCentroids:
     """Centroids of the candidates of `data` and of its novel classes under the first model.
 
-    The model is trained on the pre-training classes by whoever comes first; others wait for it.
+    The model is trained on the pre-training classes by whoever comes first; others wait for it. If
+    `pretraining` names a `backbone`, that one is used instead and nothing is trained.
     """
     settings = {
         name: value
@@ -66,7 +67,8 @@ def first_centroids(trial: Trial, data: BaseClassDataModule, store: ResultStore)
     with store.claim(f"first-{key}", wait=True):
         means = _load_saved(folder)
         if means is None:
-            means = _computed(trial, data, seed, store)
+            embedded = "backbone" in trial.pretraining
+            means = _embedded(trial, seed) if embedded else _computed(trial, data, seed, store)
             save_classes(folder, 1, means.candidates, means.novel)
             means = _load_saved(folder)  # as all others will see it, in single precision
     assert means is not None
@@ -94,6 +96,20 @@ def _computed(
         ClassCentroids(candidates, data.pool.names, data.pool.groups),
         ClassCentroids(image_centroids(support, len(novel), module), novel.names, novel.groups),
     )
+
+
+def _embedded(trial: Trial, seed: int) -> FirstCentroids:
+    """Centroids under a backbone that is trained already; see `fsl_basesel.embed`.
+
+    `pretraining` has options of `embed`, and under `init_args` what is different about the data
+    module while it is embedded, such as larger pictures.
+    """
+    options = dict(trial.pretraining)
+    arguments = trial.data["init_args"] | options.pop("init_args", {})
+    data = data_module(trial.data | {"init_args": arguments}, seed, trial.training, "candidates")
+    assert data.novel is not None
+    support = selection_support(data.novel, max(trial.shots))
+    return FirstCentroids(fb.embed(data.pool, **options), fb.embed(support, **options))
 
 
 def _first_model(trial: Trial, seed: int, store: ResultStore) -> BaseClassifier:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,33 @@ class ResultStore:
         """Keep a result, with the settings it belongs to for people who look into the file."""
         text = json.dumps({"trial": trial.settings(), "result": result}, ensure_ascii=False)
         write_text(self._file(trial), text + "\n")
+
+    def take_up(self, path: str | Path, trials: Iterable[Trial]) -> int:
+        """Take over results of these trials from a file that `keep` wrote; how many were new.
+
+        Raises:
+            InputError: The file is something else.
+        """
+        kept = {}
+        try:
+            for line in Path(path).read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                kept[row["key"]] = row["result"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"Expected {str(path)!r} to have a row of results in every line but it could not "
+                f"be read ({type(error).__name__}: {error})."
+            ) from error
+        new = [trial for trial in trials if trial.key in kept and self.load(trial) is None]
+        for trial in new:
+            self.save(trial, kept[trial.key])
+        return len(new)
+
+    def keep(self, path: str | Path, trials: Iterable[Trial]) -> None:
+        """Write the results of these trials that are there to one file, a line each."""
+        rows = [(trial.key, self.load(trial)) for trial in trials]
+        lines = [json.dumps({"key": key, "result": found}) for key, found in rows if found]
+        write_text(path, "".join(f"{line}\n" for line in lines))
 
     def _file(self, trial: Trial) -> Path:
         return self.folder / "trials" / f"{trial.key}.json"

@@ -77,6 +77,21 @@ def test_results_as_csv_have_the_columns_a_report_reads(tmp_path: Path) -> None:
     assert {line["label"] for line in lines} == {"Random", "Alg. 2, K=1"}
 
 
+def test_rows_kept_in_one_file_are_taken_up_by_a_later_run(tmp_path: Path) -> None:
+    _, rows, store = filled(tmp_path)
+    trials = list(plan.each_trial(rows))
+    (tmp_path / "out" / "trials" / f"{trials[1].key}.json").unlink()
+    store.keep(tmp_path / "rows.jsonl", trials)
+    other = ResultStore(tmp_path / "other")
+    assert other.take_up(tmp_path / "rows.jsonl", trials) == len(trials) - 1
+    assert [other.load(trial) for trial in trials] == [store.load(trial) for trial in trials]
+    assert other.load(trials[1]) is None
+    assert other.take_up(tmp_path / "rows.jsonl", trials) == 0
+    (tmp_path / "rows.jsonl").write_text("nothing\n")
+    with pytest.raises(InputError, match="to have a row of results in every line"):
+        other.take_up(tmp_path / "rows.jsonl", trials)
+
+
 def test_a_table_of_what_is_there_so_far(tmp_path: Path) -> None:
     experiment, rows, store = filled(tmp_path)
     for path in list((tmp_path / "out" / "trials").iterdir())[1:]:
