@@ -17,7 +17,7 @@ COMMANDS = {
     "suggest": "k and lam for `select` from the accuracies of models on random base sets",
     "demo": "train networks on the classes of every method, compare them, write a report",
     "fit": "train on base classes that are chosen during the run, described by a YAML file",
-    "report": "one HTML page of what a run came to, and its figures for papers",
+    "report": "one HTML page with the results of a run, and figures for papers",
     "reproduce": "run the experiments of the paper, on its data or on embedded data",
 }
 """Commands and what they do; each is a module of this package with `add_arguments` and `run`."""

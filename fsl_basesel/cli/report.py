@@ -24,7 +24,7 @@ and the settings. For what is absent it says what would produce it.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.description = "Make one self-contained HTML page of what a run came to."
+    parser.description = "Make one self-contained HTML page with the results of a run."
     parser.epilog = EXAMPLES
     parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a run")
     parser.add_argument(

@@ -154,7 +154,7 @@ def work(
 def _shown(
     experiment: Experiment, rows: list[TableRow], store: ResultStore, total: int
 ) -> Iterator[Any]:
-    """Rows done, time left and the table so far; a line a row where nobody watches."""
+    """Rows done, time left and the table so far; one line per row if stderr is no terminal."""
     console = output.PlainConsole(stderr=True)
     done = total - sum(
         store.load(trial) is None for trial in {r.trial.key: r.trial for r in rows}.values()

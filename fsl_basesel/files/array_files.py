@@ -186,7 +186,7 @@ def _csv(path: Path) -> Any:
     size = path.stat().st_size
     refuse_oversize(f"the table {path}", size)
     texts = {title: pa.string() for title in titles if TEXTS.fullmatch(title)}
-    # One block: pyarrow would settle the type of a column by its first megabyte alone.
+    # One block: pyarrow would infer the type of a column from its first megabyte only.
     block = min(max(size + 1, 1 << 20), (1 << 31) - 1)
     return pa.csv.read_csv(
         path,

@@ -115,7 +115,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     """
     path = Path(folder)
     if not path.is_dir():
-        what = "a file" if path.exists() else "nothing there"
+        what = "a file" if path.exists() else "not there"
         raise InputError(f"Expected {str(path)!r} to be the folder of a run but it is {what}.")
     stages = [
         Stage(number, Selection.load(file), *_classes(path, number))

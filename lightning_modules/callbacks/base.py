@@ -333,7 +333,7 @@ class SelectionCallback(pl.Callback):
             torch.manual_seed(seed)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Note what the epoch came to, for the table."""
+        """Note the metrics of the epoch, for the table."""
         if self.stage_state is None:
             return
         metrics = {

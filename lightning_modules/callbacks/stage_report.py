@@ -16,7 +16,7 @@ from fsl_basesel.report.record import selection_file
 from fsl_basesel.selection import Selection
 
 Record = dict[str, Any]
-"""A stage as plain types: what was chosen, how, and what training on it came to."""
+"""A stage as plain types: what was chosen, how, and the metrics of training on it."""
 
 
 def record_of(selection: Selection, stage: int, classes: int, seconds: float) -> Record:

@@ -190,7 +190,7 @@ class Experiment:
                 f"Expected the schedule of {label!r} in {self.name} to end with m = {m} but got "
                 f"{schedule}."
             )
-        selection_only = {"random", "domsim", "kmedoids"}
+        uses_k = selectors.selector_class(method).uses_k
         trial = Trial(
             data={"class_path": self.data["class_path"], "init_args": arguments},
             model=self.model,
@@ -198,8 +198,8 @@ class Experiment:
             pretraining=self.pretraining,
             setting="pretrained" if blind else setting,
             method=method,
-            k=None if method in selection_only else how.get("k", 1),
-            lam=None if method in selection_only else float(how.get("lam", 0.0)),
+            k=how.get("k", 1) if uses_k else None,
+            lam=float(how.get("lam", 0.0)) if uses_k else None,
             m=m,
             schedule=None if schedule is None else tuple(schedule),
             draw=how.get("draw", 0),
