@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -62,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--m", metavar="A,B", help="only these numbers of base classes of the experiment"
     )
     parser.add_argument(
+        "--rows",
+        metavar="FILE",
+        help="take up rows that an earlier run left in FILE, and write all finished rows to it",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="say what would be run and what is there already"
     )
 
@@ -79,11 +85,15 @@ def run(args: argparse.Namespace) -> int:
     rows = _with_m(experiment, args.m)
     store = ResultStore(args.out)
     trials = list(plan.each_trial(rows))
+    if args.rows is not None and Path(args.rows).exists():
+        store.take_up(args.rows, trials)
     done = sum(store.load(trial) is not None for trial in trials)
     screen.print(Text(f"{experiment.title}: {len(trials)} networks, {done} there already."))
     if args.dry_run:
         return 0
     failures = work(experiment, rows, store, args.jobs)
+    if args.rows is not None:
+        store.keep(args.rows, trials)
     return finish(experiment, rows, store, failures, screen)
 
 
@@ -224,7 +234,7 @@ def finish(
 
     with output.working("Tables and figures"):
         text, written = write_products(experiment, rows, store)
-    if experiment.kind == "table":
+    if experiment.kind == "table" and not experiment.decide:
         screen.print(_so_far(experiment, rows, store))
     else:
         screen.print(text, soft_wrap=True)

@@ -57,7 +57,8 @@ class SelectionCallback(pl.Callback):
             `SelectionProblem.from_centroids`.
         selected: classes of the pool, by name, that are base classes from the beginning.
         general: select as if the novel classes were not known, even if the data module has them.
-        weights: how much each novel class counts, in the order of the task; None is all alike.
+        weights: how much each novel class counts, in the order of the task (each candidate in
+            General Selection); None is all alike.
         cost: difficulty of obtaining each candidate, in the order of the pool.
         mu: weight of `cost`.
         certify: attach a proven upper bound to every selection.
@@ -128,7 +129,7 @@ class SelectionCallback(pl.Callback):
             self.k,
             self.lam,
             selected=self.data.class_numbers,
-            weights=self.weights if target is not None else None,
+            weights=self.weights,
             cost=self.cost,
             mu=self.mu,
             names=candidates.names,

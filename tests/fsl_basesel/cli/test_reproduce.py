@@ -28,12 +28,15 @@ def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(run, tmp_path: Path
 
 def test_it_runs_prints_and_writes(run, tmp_path: Path) -> None:
     config, out = small_yaml(tmp_path), tmp_path / "out"
-    result = run("reproduce", config, "--only", "plain", "--repeats", 1, "--out", out)
+    rows = tmp_path / "rows.jsonl"
+    words = ("reproduce", config, "--only", "plain", "--repeats", 1, "--rows", rows, "--out")
+    result = run(*words, out)
     assert result.code == 0
     assert "against Random" in result.out
     assert "[2/2, 0 min left] plain, Alg. 2, K=1, m=4, repeat 0: done" in result.err
     assert (out / "small" / "results.csv").exists()
     assert "| Alg. 2, K=1 |" in (out / "small" / "table.md").read_text()
+    assert "2 networks, 2 there already" in run(*words, tmp_path / "other", "--dry-run").out
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,19 @@ def test_selects_by_the_similarity_it_is_told(tmp_path: Path, similarity: Any) -
         SelectBaseClasses(5, similarity="euclid")
 
 
+def test_novel_classes_count_by_their_weights(tmp_path: Path) -> None:
+    weights = [0.0, 5.0, 0.0, 1.0]
+    expected = expected_choice(tiny_model(), m=3, k=1, weights=weights)
+    callback = SelectBaseClasses(3, 1, weights=weights, verbose=False)
+    assert list(fitted(tmp_path, callback).class_numbers) == expected
+    assert (
+        callback.settings()["weights"] != SelectBaseClasses(3, weights=[1, 2]).settings()["weights"]
+    )
+    assert "weights" not in SelectBaseClasses(3).settings()
+    with pytest.raises(InputError, match="`weights`"):
+        fitted(tmp_path / "other", SelectBaseClasses(3, 1, weights=[1.0], verbose=False))
+
+
 def test_the_model_needs_no_features_where_another_has_them(tmp_path: Path) -> None:
     class Bare(pl.LightningModule):
         def __init__(self) -> None:
