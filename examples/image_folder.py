@@ -28,7 +28,7 @@ from lightning_modules.heads import NearestCentroid, SoftmaxRegression
 
 
 def make_folder(folder: Path, classes: int, images: int) -> None:
-    """Write pictures of characters, one folder a class."""
+    """Write pictures of characters, one folder per class."""
     source = GlyphSource(glyph_codes()[:classes], per_class=images)
     for number, name in enumerate(source.names):
         place = folder / name.replace("/", "-")

@@ -25,7 +25,7 @@ DESCRIPTION = (
 
 
 class FitCLI(LightningCLI):
-    """Lightning's command line with one folder a run, in which everything of it is kept.
+    """Lightning's command line with one folder per run, in which everything of it is kept.
 
     `run/checkpoints` has the checkpoints, `run/selection-stage-i.json` the selections, `run/*.csv`
     the accuracies on the novel task and `run/metrics/version_i` the logged figures and the settings

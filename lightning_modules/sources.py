@@ -154,7 +154,7 @@ class SplitDataModule(BaseClassDataModule):
 
 
 class ImageFolderDataModule(SplitDataModule):
-    """Pictures in folders, one folder a class: ImageNet, Caltech256, CUB, your own.
+    """Pictures in folders, one folder per class: ImageNet, Caltech256, CUB, your own.
 
     Args:
         path: folder with one folder for each candidate class.

@@ -141,7 +141,7 @@ def to_json(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
 
 
 def to_csv(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
-    """The comparison as CSV, one line a method."""
+    """The comparison as CSV, one line per method."""
     return csv_text(
         {
             "method": outcome.selection.method,

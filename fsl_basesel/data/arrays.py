@@ -160,5 +160,5 @@ def _from_rows(
     titles, members = group_by_label(labels, names, seed)
     total = sum(len(piece) for piece in members)
     if total != len(array):
-        raise InputError(f"Expected one label an image but got {total} for {len(array)}.")
+        raise InputError(f"Expected one label per image but got {total} for {len(array)}.")
     return ArraySource(array, titles, members, image)

@@ -26,7 +26,7 @@ from fsl_basesel.data.reading import (
 )
 from fsl_basesel.errors import InputError
 
-# Where data sets keep their labels: a label an image, or an (image, label) pair an image.
+# Where data sets keep their labels: one label per image, or one (image, label) pair per image.
 _LABELS = ("targets", "labels", "_labels", "y")
 _PAIRS = ("samples", "_samples", "imgs", "data", "_flat_character_images")
 _NAMES = ("classes", "categories", "_characters")
@@ -229,7 +229,7 @@ def from_dataset(
         )
     if len(found) != len(dataset):
         raise InputError(
-            f"Expected one label an image but got {len(found)} for {len(dataset)} images."
+            f"Expected one label per image but got {len(found)} for {len(dataset)} images."
         )
     own = _kept_names(dataset) if names is None else None
     titles, members = group_by_label(found, names, seed)

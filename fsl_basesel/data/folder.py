@@ -1,4 +1,4 @@
-"""Classes from a tree of picture files, one folder a class."""
+"""Classes from a tree of picture files, one folder per class."""
 
 from __future__ import annotations
 

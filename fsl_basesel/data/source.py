@@ -37,7 +37,7 @@ class ImageSource(abc.ABC):
     order, so that its first ones are a fair sample.
 
     Args:
-        names: one name a class, no two alike.
+        names: one name per class, no two alike.
         sizes: number of images of each class.
         identity: what tells this source from another with the same names and sizes.
         groups: for each class the family it belongs to, where there is one.

@@ -1,4 +1,4 @@
-"""Where results are kept: a file a trial, whole or not there; locks die with their process."""
+"""Where results are kept: one file per trial, whole or not there; locks die with their process."""
 
 from __future__ import annotations
 

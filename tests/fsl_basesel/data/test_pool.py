@@ -265,7 +265,7 @@ def test_misuse_of_a_split_is_refused(source: ImageSource) -> None:
     ("arguments", "message"),
     [
         ((torch.rand(3, 4), [0, 1, 1]), "use from_features"),
-        ((torch.rand(3, 4, 4), [0, 1]), "one label an image but got 2 for 3"),
+        ((torch.rand(3, 4, 4), [0, 1]), "one label per image but got 2 for 3"),
         ((torch.rand(3, 4, 4), [0.5, 1, 1]), "whole numbers or texts"),
         ((torch.rand(3, 4, 4), [[0], [1], [1]]), "whole numbers or texts"),
         ((torch.rand(0, 4, 4), []), "whole numbers or texts"),
