@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fsl_basesel.multilinear import value_and_gradient
 from fsl_basesel.multilinear.sorted_rows import SortedRows
+from fsl_basesel.progress import report
 
 SECTIONS = 32  # levels tried at once in the search for l*
 SEARCH_ELEMENTS = 1 << 21  # bound on levels times candidates
@@ -45,11 +46,13 @@ def climb(
     held, open_ = (~free).to(modular), free.to(modular)
     x = torch.zeros_like(modular)
     for step in range(steps):
+        report("continuous double greedy", step, steps)
         y = torch.clamp(x + (1.0 - step / steps) * open_, max=1.0)
         _, slopes = value_and_gradient(rows, torch.cat((x, y)) + held, k, backend)
         a, b = slopes[: len(x)] - modular, modular - slopes[len(x) :]
         rate = torch.stack([rates(a[s], b[s], free, m[s]) for s in range(len(x))])
         x = torch.clamp(x + rate / steps, max=1.0)
+    report("continuous double greedy", steps, steps)
     return x
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fsl_basesel import checks, extension
 from fsl_basesel.compiled import inlined, kernel
-from fsl_basesel.multilinear import choose_backend
+from fsl_basesel.errors import InputError
+from fsl_basesel.multilinear import BACKENDS, choose_backend
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.progress import report
 from fsl_basesel.rounding import pipage, randomized_pipage
 from fsl_basesel.selectors.base import Choice, Selector
 from fsl_basesel.selectors.greedy import greedy_order
 
+LARGE = 1_000_000  # entries of the matrix from which `auto` takes a GPU that is there
 TIE = 1e-12  # jumps of the rates that are closer than this, relative to the levels, are one
 
 
@@ -35,6 +38,8 @@ class ContinuousDoubleGreedy(Selector):
         rounding: `deterministic` pipage never lowers F; `randomized` pipage keeps its expectation
             and needs no gradients.
         backend: Of the gradient, see `fsl_basesel.multilinear`.
+        device: Where the climb runs: `cpu`, `cuda`, another torch device, or `auto`, see
+            `choose_device`. Rounding always runs on the CPU.
     """
 
     name: ClassVar[str] = "double-greedy"
@@ -44,10 +49,12 @@ class ContinuousDoubleGreedy(Selector):
     steps: int = 20
     rounding: str = "deterministic"
     backend: str = "auto"
+    device: str = "auto"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         self.check()
-        return self.round(problem, fractional(problem, self.steps, self.backend), generator)
+        (x,) = fractional_batch([problem], self.steps, self.backend, self.device)
+        return self.round(problem, x, generator)
 
     def check(self) -> None:
         """Refuse settings that do not exist before any work is done."""
@@ -62,8 +69,44 @@ class ContinuousDoubleGreedy(Selector):
             chosen = pipage(problem, x)
         else:
             chosen = randomized_pipage(problem, x, generator)
-        backend = choose_backend("cpu", problem.k) if self.backend == "auto" else self.backend
-        return Choice(greedy_order(problem, chosen), backend=backend)
+        backend, device = choose_device(problem, self.backend, self.device)
+        return Choice(greedy_order(problem, chosen), backend=backend, device=device)
+
+
+def choose_device(problem: SelectionProblem, backend: str, device: str) -> tuple[str, str]:
+    """Backend and device of a climb.
+
+    `auto` is a GPU if the backend asks for one, or if torch is already loaded, sees a GPU, and the
+    matrix has a million entries: smaller problems take the CPU some milliseconds, and importing
+    torch takes seconds. Otherwise it is the CPU.
+
+    Raises:
+        InputError: The device does not exist, or the backend does not run there.
+    """
+    one_of(backend, ("auto", *BACKENDS), "backend")
+    torch: Any = sys.modules.get("torch")
+    if backend in ("torch", "triton") or device not in ("auto", "cpu"):
+        import torch
+    if device == "auto":
+        large = problem.columns.size >= LARGE
+        wanted = backend in ("torch", "triton") or (backend == "auto" and large)
+        device = "cuda" if wanted and torch is not None and torch.cuda.is_available() else "cpu"
+    elif device != "cpu":
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(
+                f"Expected `device` to be one that torch can use but got {device!r} "
+                f'({str(error).splitlines()[0]}); use device="cpu" or device="auto".'
+            ) from error
+    kind = device.split(":")[0]
+    backend = choose_backend(kind, problem.k) if backend == "auto" else backend
+    if backend in ("cpu", "reference") and kind != "cpu":
+        raise InputError(
+            f"Expected a backend that runs on {device!r} (auto, torch or triton) but got "
+            f'{backend!r}; use device="cpu" with it.'
+        )
+    return backend, device
 
 
 def fractional(problem: SelectionProblem, steps: int = 20, backend: str = "auto") -> np.ndarray:
@@ -81,7 +124,10 @@ def fractional(problem: SelectionProblem, steps: int = 20, backend: str = "auto"
 
 
 def fractional_batch(
-    problems: Sequence[SelectionProblem], steps: int = 20, backend: str = "auto"
+    problems: Sequence[SelectionProblem],
+    steps: int = 20,
+    backend: str = "auto",
+    device: str = "auto",
 ) -> np.ndarray:
     """`fractional` of several problems on one matrix, `[S, |B|]`: one gradient call a step for all.
 
@@ -90,8 +136,12 @@ def fractional_batch(
             top-k part of the objective.
         steps: T, how many steps the climb takes.
         backend: Of the gradient.
+        device: See `choose_device`.
     """
     checks.integer(steps, "steps", 1, None, "")
+    backend, device = choose_device(problems[0], backend, device)
+    if backend in ("torch", "triton") and problems[0].shards == 1:
+        return _on_device(problems, steps, backend, device)
     free = problems[0].unselected
     x = np.zeros((len(problems), problems[0].n_candidates))
     for step in range(steps):
@@ -104,6 +154,27 @@ def fractional_batch(
             x[row, free] = np.minimum(x[row, free] + rate / steps, 1.0)
     report("continuous double greedy", steps, steps)
     return x
+
+
+def _on_device(
+    problems: Sequence[SelectionProblem], steps: int, backend: str, device: str
+) -> np.ndarray:
+    """The climb in tensors: one transfer to the device and one back."""
+    import torch
+
+    from fsl_basesel.multilinear.device_steps import climb
+
+    weights = np.stack([problem.modular for problem in problems])
+    x = climb(
+        problems[0].sorted_rows,
+        torch.from_numpy(weights).to(device),
+        torch.from_numpy(~problems[0].is_selected).to(device),
+        [problem.m for problem in problems],
+        problems[0].k,
+        steps,
+        backend,
+    )
+    return x.cpu().numpy()
 
 
 def _top_gradients(
