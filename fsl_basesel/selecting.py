@@ -21,6 +21,7 @@ def select(
     seed: Seed = 0,
     certify: bool = True,
     progress: Listener | None = None,
+    device: str = "auto",
 ) -> Selection:
     """Choose m classes and say how good the choice provably is.
 
@@ -33,6 +34,8 @@ def select(
         certify: Attach an upper bound. `auto` and `dual` have one anyway; for the others it costs
             one run of the dual, shared by all calls on the same problem.
         progress: Called with (task, steps done, steps in total) while long work goes on.
+        device: Where the climb of `double-greedy` runs: `cpu`, `cuda`, or `auto`, see
+            `ContinuousDoubleGreedy`. Everything else runs on the CPU.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=1, k=1)
@@ -41,7 +44,7 @@ def select(
         (['2'], 0.6, 0.6)
     """
     with listening(progress):
-        selection = selector_of(method).select(problem, seed)
+        selection = selector_of(method).on_device(device).select(problem, seed)
         return with_certificate(problem, selection) if certify else selection
 
 
@@ -55,6 +58,7 @@ def select_grid(
     method: str | Selector = "auto",
     certify: bool = True,
     progress: Listener | None = None,
+    device: str = "auto",
 ) -> list[Selection]:
     """Select for every combination of `k`, `lam`, `m` and seed.
 
@@ -70,6 +74,7 @@ def select_grid(
         method: As for `select`.
         certify: As for `select`.
         progress: As for `select`.
+        device: As for `select`.
 
     Returns:
         One selection for each combination, the seed varying fastest, then m, lam and k. `seconds`
@@ -82,7 +87,7 @@ def select_grid(
     """
     from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy
 
-    selector = selector_of(method)
+    selector = selector_of(method).on_device(device)
     settings = product(
         k if k is not None else [problem.k],
         lam if lam is not None else [problem.lam],
@@ -123,7 +128,7 @@ def _batched(
     for _, same_k in groupby(problems, key=lambda problem: problem.k):
         group = list(same_k)
         start = time.perf_counter()
-        points = fractional_batch(group, selector.steps, selector.backend)
+        points = fractional_batch(group, selector.steps, selector.backend, selector.device)
         share = (time.perf_counter() - start) / (len(group) * len(seeds))
         for problem, x in zip(group, points, strict=True):
             for seed in seeds:
@@ -136,6 +141,7 @@ def _batched(
                     settings=selector.settings(),
                     seed=int(seed),
                     backend=choice.backend,
+                    device=choice.device,
                 )
                 seconds = share + time.perf_counter() - start
                 yield problem, dataclasses.replace(selection, seconds=seconds)

@@ -107,6 +107,7 @@ class Selection:
         version: Library version that made it.
         backend: Gradient backend used, None where no gradient was needed.
         explanation: What `explain()` returns.
+        device: Where the gradients were computed, None where none was needed.
     """
 
     indices: list[int]
@@ -121,6 +122,7 @@ class Selection:
     version: str
     backend: str | None
     explanation: Explanation = dataclasses.field(repr=False)
+    device: str | None = None
 
     @classmethod
     def of(
@@ -134,6 +136,7 @@ class Selection:
         seconds: float = 0.0,
         upper_bound: float | None = None,
         backend: str | None = None,
+        device: str | None = None,
     ) -> Selection:
         """The selection of `indices`, checked to be m different columns of B_u."""
         value = problem.value(indices)
@@ -164,6 +167,7 @@ class Selection:
             seconds=seconds,
             version=library_version(),
             backend=backend,
+            device=device,
             explanation=explain(problem, indices),
         )
 

@@ -50,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="auto, dual: stop when proven within this share of the optimum (0.001 is 0.1 %%)",
     )
     search.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="where the climb of double-greedy runs: cpu, cuda or auto (%(default)s)",
+    )
+    search.add_argument(
         "--no-certify", action="store_true", help="do not compute an upper bound afterwards"
     )
     group = output.add_output_arguments(parser, "the selection")
@@ -75,7 +81,13 @@ def run(args: argparse.Namespace) -> int:
         problem = build_problem(args)
     selector = selector_with(args.method, args.gap)
     with output.working(f"Choosing {problem.m} of {len(problem.unselected)} classes"):
-        selection = fb.select(problem, selector, seed=args.seed, certify=not args.no_certify)
+        selection = fb.select(
+            problem,
+            selector,
+            seed=args.seed,
+            certify=not args.no_certify,
+            device=args.device,
+        )
     if out is not None:
         is_csv = out.suffix.lower() == ".csv"
         output.save_text(out, chosen_csv(selection) if is_csv else selection.to_json() + "\n")

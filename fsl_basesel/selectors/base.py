@@ -6,7 +6,7 @@ import dataclasses
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -26,11 +26,13 @@ class Choice:
         indices: Exactly m columns of B_u in the order they were chosen.
         upper_bound: A proven upper bound on the optimum, where the algorithm has one.
         backend: The gradient backend, where gradients were needed.
+        device: The device they were computed on.
     """
 
     indices: list[int]
     upper_bound: float | None = None
     backend: str | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Selector(ABC):
             seed=None if isinstance(source, np.random.Generator) else int(source),
             upper_bound=choice.upper_bound,
             backend=choice.backend,
+            device=choice.device,
         )
         return dataclasses.replace(selection, seconds=time.perf_counter() - start)
 
@@ -107,10 +110,41 @@ class Selector(ABC):
             if isinstance(value, Selector):
                 value.require(problem)
 
-    def settings(self) -> dict[str, object]:
-        """The hyper-parameters as plain types, nested selectors with theirs."""
+    def on_device(self, device: str) -> Selector:
+        """The same algorithm with what can run on a device there; itself for `auto`.
+
+        Raises:
+            InputError: Nothing of it runs on another device than the CPU.
+        """
+        if device == "auto":
+            return self
+        if device != "cpu" and not self.uses_device():
+            raise InputError(
+                f"Expected a method that can run on {device!r} (double-greedy) but got "
+                f'{self.name!r}, which runs on the CPU; leave `device` at "auto".'
+            )
+        changes: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name == "device":
+                changes["device"] = device
+            elif isinstance(value, Selector) and (device == "cpu" or value.uses_device()):
+                changes[field.name] = value.on_device(device)
+        return dataclasses.replace(self, **changes)
+
+    def uses_device(self) -> bool:
+        """Whether the algorithm, or one inside it, can run on a GPU."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: _plain(value) for name, value in values.items()}
+        inside = (value for value in values.values() if isinstance(value, Selector))
+        return "device" in values or any(value.uses_device() for value in inside)
+
+    def settings(self) -> dict[str, object]:
+        """The hyper-parameters as plain types, nested selectors with theirs.
+
+        Without the device: the selection is the same on every one.
+        """
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: _plain(value) for name, value in values.items() if name != "device"}
 
 
 def _plain(value: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,7 +49,8 @@ class ContinuousDoubleGreedy(Selector):
     steps: int = 20
     rounding: str = "deterministic"
     backend: str = "auto"
-    device: str = "auto"
+    # No part of the identity of a run: the selection is the same on every device.
+    device: str = field(default="auto", repr=False)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         self.check()
@@ -83,12 +84,12 @@ def choose_device(problem: SelectionProblem, backend: str, device: str) -> tuple
     Raises:
         InputError: The device does not exist, or the backend does not run there.
     """
-    one_of(backend, ("auto", *BACKENDS), "backend")
+    checks.one_of(backend, ("auto", *BACKENDS), "backend")
     torch: Any = sys.modules.get("torch")
     if backend in ("torch", "triton") or device not in ("auto", "cpu"):
         import torch
     if device == "auto":
-        large = problem.columns.size >= LARGE
+        large = problem.by_candidate.size >= LARGE
         wanted = backend in ("torch", "triton") or (backend == "auto" and large)
         device = "cuda" if wanted and torch is not None and torch.cuda.is_available() else "cpu"
     elif device != "cpu":
@@ -140,7 +141,7 @@ def fractional_batch(
     """
     checks.integer(steps, "steps", 1, None, "")
     backend, device = choose_device(problems[0], backend, device)
-    if backend in ("torch", "triton") and problems[0].shards == 1:
+    if backend in ("torch", "triton") and problems[0].rows.size == 1:
         return _on_device(problems, steps, backend, device)
     free = problems[0].unselected
     x = np.zeros((len(problems), problems[0].n_candidates))

@@ -62,6 +62,7 @@ class SelectionCallback(pl.Callback):
         cost: difficulty of obtaining each candidate, in the order of the pool.
         mu: weight of `cost`.
         certify: attach a proven upper bound to every selection.
+        device: where the method runs if it can use a GPU; `auto` is the Trainer's if that is one.
         features: attribute of the model that turns images into features.
         seed: seed of everything random about the selection and the stages.
         dirpath: where `selection-stage-i.json` and what its report needs (`classes-stage-i.npz`,
@@ -83,6 +84,7 @@ class SelectionCallback(pl.Callback):
         cost: Sequence[float] | None = None,
         mu: float = 0.0,
         certify: bool = True,
+        device: str = "auto",
         features: str = "features",
         seed: int = 0,
         dirpath: str | Path | None = None,
@@ -97,7 +99,7 @@ class SelectionCallback(pl.Callback):
         self.similarity = known_similarity(similarity)
         self.weights = None if weights is None else [float(value) for value in weights]
         self.cost = None if cost is None else [float(value) for value in cost]
-        self.certify, self.features = certify, features
+        self.certify, self.device, self.features = certify, device, features
         self.seed = checks.integer(seed, "seed", 0, None, "")
         self.dirpath = None if dirpath is None else Path(dirpath)
         self.verbose = verbose
@@ -139,8 +141,12 @@ class SelectionCallback(pl.Callback):
 
     def select(self, trainer: pl.Trainer, problem: SelectionProblem) -> Selection:
         """Select in process 0 and tell the others."""
+        device, root = self.device, trainer.strategy.root_device
+        if device == "auto" and root.type == "cuda" and self.method.uses_device():
+            device = str(root)
         return in_first_process(
-            trainer, lambda: select(problem, self.method, self.seed, self.certify)
+            trainer,
+            lambda: select(problem, self.method, self.seed, self.certify, device=device),
         )
 
     def needs_features(self) -> bool:

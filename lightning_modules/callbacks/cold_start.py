@@ -45,8 +45,8 @@ class ColdStartSelection(SelectionCallback):
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         warm_start: keep the weights from stage to stage.
         options: those of `SelectionCallback`: `similarity`, `selected` (classes that are in the
-            first stage anyway), `general`, `cost`, `mu`, `certify`, `features`, `seed` (also of the
-            first classes and of the weights of new models), `dirpath`, `verbose`.
+            first stage anyway), `general`, `cost`, `mu`, `certify`, `device`, `features`, `seed`
+            (also of the first classes and of the weights of new models), `dirpath`, `verbose`.
 
     Example:
         >>> callback = ColdStartSelection(schedule=(50, 100), epochs_per_stage=(10, 20), k=1)

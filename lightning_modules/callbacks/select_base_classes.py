@@ -35,7 +35,7 @@ class SelectBaseClasses(SelectionCallback):
             checkpoint; None is the model that is trained.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
         options: those of `SelectionCallback`: `similarity`, `general`, `cost`, `mu`, `certify`,
-            `features` (of the extractor), `seed`, `dirpath`, `verbose`.
+            `device`, `features` (of the extractor), `seed`, `dirpath`, `verbose`.
 
     Example:
         >>> callback = SelectBaseClasses(m=100, k=3, method="greedy-target")
