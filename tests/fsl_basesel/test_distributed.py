@@ -21,6 +21,7 @@ SETTINGS = (
     {"m": 30, "k": 1, "lam": 0.0},
     {"m": 35, "k": 2, "lam": 0.5},  # more than half: random greedy drops
     {"m": 47, "k": 1, "lam": 0.0, "selected": (5, 7)},  # used up after at most 23
+    {"m": 12, "k": 1, "lam": 0.0, "similarity": "whitened"},
 )
 
 
@@ -45,7 +46,7 @@ def describe(problem: fb.SelectionProblem) -> dict:
     found["gradient"] = problem.gradient(x).tolist()
     found["multilinear"] = problem.multilinear(x)
     found["gains"] = problem.gains([1]).tolist()
-    found["ratio"] = problem.similarity_ratio([1, 2]).tolist()
+    found["ratio"] = np.nan_to_num(problem.similarity_ratio([1, 2]), nan=-1.0).tolist()
     return found
 
 
