@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fsl_basesel.data.pool import ClassPool
     from fsl_basesel.errors import InputError
     from fsl_basesel.problem import SelectionProblem
-    from fsl_basesel.selecting import select, select_grid
+    from fsl_basesel.selecting import FrontierRow, frontier, select, select_grid
     from fsl_basesel.selection import Explanation, Selection
     from fsl_basesel.selectors import (
         Auto,
@@ -46,7 +46,7 @@ _NAMES = {
     "data.pool": ("ClassPool",),
     "errors": ("InputError",),
     "problem": ("SelectionProblem",),
-    "selecting": ("select", "select_grid"),
+    "selecting": ("FrontierRow", "frontier", "select", "select_grid"),
     "selection": ("Explanation", "Selection"),
     "selectors": (
         *("Auto", "Choice", "ContinuousDoubleGreedy", "DomainSimilarity", "GreedyOnNovelClass"),
@@ -66,6 +66,7 @@ __all__ = [
     "ContinuousDoubleGreedy",
     "DomainSimilarity",
     "Explanation",
+    "FrontierRow",
     "GreedyOnNovelClass",
     "GreedyOnTarget",
     "Guarantee",
@@ -81,6 +82,7 @@ __all__ = [
     "WithSwaps",
     "certify",
     "class_centroids",
+    "frontier",
     "methods",
     "register",
     "select",

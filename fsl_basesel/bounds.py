@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import relative_gap
 from fsl_basesel.selectors.auto import Auto
@@ -60,6 +59,11 @@ def upper_bound(problem: SelectionProblem) -> float:
     return bound
 
 
+def price_of(problem: SelectionProblem) -> float | None:
+    """By how much a further unit of the budget raises the bound at most, None without a budget."""
+    return _proof(problem).price if problem.budget is not None else None
+
+
 def _proof(problem: SelectionProblem) -> Choice:
     if problem not in _proofs:
         _proofs[problem] = Auto().choose(problem, seeded(0))
@@ -80,11 +84,7 @@ def certify(problem: SelectionProblem, indices: Iterable[int]) -> Certificate:
     """
     chosen = tuple(indices)
     value = problem.value(chosen)
-    if len(chosen) != problem.m:
-        raise InputError(
-            f"Expected `indices` to be m = {problem.m} columns, as the bound is on such sets, but "
-            f"got {len(chosen)}."
-        )
+    problem.require_allowed(chosen)
     bound = upper_bound(problem)
     if bound - value <= problem.rounding(chosen, _proof(problem).indices):
         bound = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from fsl_basesel import checks, distributed, extension, topk
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
+from fsl_basesel.limits import Limits, group_labels, group_numbers, limits_of
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.similarity import (
     ArrayLike,
@@ -37,7 +38,10 @@ COLUMN_BLOCK = 1024
 # Relative to the terms of a float64 sum, what rounding may make of it.
 ROUNDING = 1e-12
 # What `replace` takes.
-SETTINGS = ("m", "k", "lam", "selected", "cost", "mu", "floor", "weights")
+SETTINGS = (
+    *("m", "k", "lam", "selected", "cost", "mu", "floor", "weights"),
+    *("budget", "exclude", "include", "groups", "at_most", "at_least"),
+)
 
 
 class Matrix:
@@ -120,22 +124,34 @@ class SelectionProblem:
     Args:
         similarity: `|N| x |B|`, rows novel classes, columns candidates. One candidate-major copy is
             kept; a read-only array that is already candidate-major is taken as it is.
-        m: How many classes to add, 0 to `|B_u|`; 100 by default.
+        m: How many classes to add, 0 to `|B_u|`; 100 by default. With a budget it is how many at
+            most, by default as many as the budget buys.
         k: How many of its nearest base classes count for a novel class (K in the paper).
         lam: Weight of the diversity term (lambda in the paper), >= 0.
         selected: Columns already in the base set (B_s).
-        cost: `[|B|]`, difficulty of obtaining each class (appendix 2.5), weighted by `mu`.
+        cost: `[|B|]`, difficulty of obtaining each class (appendix 2.5), weighted by `mu` in the
+            objective, limited by `budget`, or both; 1 each by default.
         mu: Weight of `cost`, >= 0.
         weights: `[|N|]`, how much each novel class counts in the means, >= 0; all the same by
             default. Only their ratios matter.
+        budget: What the chosen classes may cost together; B_s is paid. A sum that exceeds it by
+            1e-12 of it fits.
+        exclude: Columns that cannot be chosen.
+        include: Columns that must be chosen; they count towards m, budget and `at_most`.
+        groups: `[|B|]` labels, None for a class without a group.
+        at_most: How many classes of a group the base set may have, B_s included: a number for all
+            groups, or one for each label. A group of which B_s has more gets no further ones.
+        at_least: How many classes of a group the base set must have, B_s included.
         names: Candidate names, unique; by default their column numbers.
         novel_names: Novel class names, unique; by default their row numbers.
         floor: What a missing entry counts; at most `min f`.
 
     Attributes:
         matrix: The similarities, shared with all problems made by `replace`.
-        m: As given, like `k`, `lam`, `selected`, `cost`, `mu` and `floor`.
+        m: As given, like `k`, `lam`, `selected`, `cost`, `mu`, `floor`, `budget`, `exclude`,
+            `include`, `groups`, `at_most` and `at_least`.
         weights: None, or `[|N|]` with a sum of 1.
+        limits: What the algorithms need of budget, include and groups, None without any.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=2, k=1)
@@ -154,6 +170,14 @@ class SelectionProblem:
     mu: float
     floor: float
     weights: np.ndarray | None
+    budget: float | None
+    exclude: tuple[int, ...]
+    include: tuple[int, ...]
+    groups: tuple[str | None, ...] | None
+    at_most: int | dict[str, int] | None
+    at_least: int | dict[str, int] | None
+    limits: Limits | None
+    _asked_m: int | None
 
     def __init__(
         self,
@@ -166,6 +190,12 @@ class SelectionProblem:
         mu: float = 0.0,
         *,
         weights: ArrayLike | None = None,
+        budget: float | None = None,
+        exclude: Iterable[int] = (),
+        include: Iterable[int] = (),
+        groups: Sequence[Any] | None = None,
+        at_most: int | Mapping[Any, int] | None = None,
+        at_least: int | Mapping[Any, int] | None = None,
         names: Sequence[str] | None = None,
         novel_names: Sequence[str] | None = None,
         floor: float | None = None,
@@ -191,6 +221,12 @@ class SelectionProblem:
             mu=mu,
             weights=weights,
             floor=floor,
+            budget=budget,
+            exclude=exclude,
+            include=include,
+            groups=groups,
+            at_most=at_most,
+            at_least=at_least,
         )
 
     @classmethod
@@ -386,7 +422,7 @@ class SelectionProblem:
 
     def settings(self) -> dict[str, Any]:
         """What `replace` takes, as it is."""
-        return {name: getattr(self, name) for name in SETTINGS}
+        return {name: getattr(self, name) for name in SETTINGS} | {"m": self._asked_m}
 
     def _set(
         self,
@@ -400,16 +436,30 @@ class SelectionProblem:
         mu: float = 0.0,
         weights: ArrayLike | None = None,
         floor: float | None = None,
+        budget: float | None = None,
+        exclude: Iterable[int] = (),
+        include: Iterable[int] = (),
+        groups: Sequence[Any] | None = None,
+        at_most: int | Mapping[Any, int] | None = None,
+        at_least: int | Mapping[Any, int] | None = None,
     ) -> None:
         """Check everything and keep it."""
         base, novel = len(matrix.names), len(matrix.novel_names)
         lowest, highest = matrix.extent()
         chosen = checks.distinct_columns(selected, "selected", base)
-        free = base - len(chosen)
-        m = 100 if m is None else m
+        without = checks.distinct_columns(exclude, "exclude", base)
+        free = base - len({*chosen, *without})
+        if m is None and budget is not None and lam:
+            raise InputError(
+                "Expected m with lam > 0 and a budget, as the diversity term is divided by it, but "
+                "got none; say how many classes there may be at most."
+            )
+        asked, m = m, (100 if budget is None else free) if m is None else m
+        most = free if budget is None else None
         self.__dict__.update(
             matrix=matrix,
-            m=checks.integer(m, "m", 0, free, f"{free}, the candidates not yet selected,"),
+            _asked_m=m if budget is None else asked,
+            m=checks.integer(m, "m", 0, most, f"{free}, the candidates not yet selected,"),
             k=checks.integer(k, "k", 1, None, ""),
             lam=checks.non_negative(lam, "lam"),
             selected=chosen,
@@ -418,8 +468,17 @@ class SelectionProblem:
             floor=min(0.0, lowest) if floor is None else checks.floor_below(floor, lowest),
             weights=None if weights is None else checks.row_weights(weights, novel),
         )
-        if self.weights is not None:
+        if self.weights is not None and abs(self.weights.sum() - 1.0) > 1e-9:
             self.__dict__["weights"] = self.weights / self.weights.sum()
+        self.__dict__.update(
+            budget=None if budget is None else checks.non_negative(budget, "budget"),
+            exclude=without,
+            include=checks.distinct_columns(include, "include", base),
+            groups=group_labels(groups, base),
+            at_most=group_numbers(at_most, "at_most", groups),
+            at_least=group_numbers(at_least, "at_least", groups),
+        )
+        self._check_limits()
         largest = max(abs(self.floor), abs(highest))
         checks.finite_sums(largest, novel * self.depth, "similarity")
         checks.finite_sums(self.lam * largest, base, "lam * similarity")
@@ -427,18 +486,48 @@ class SelectionProblem:
             priciest = float(np.abs(self.cost).max())
             checks.finite_sums(self.mu * priciest, base, "mu * cost")
 
+    def _check_limits(self) -> None:
+        """Refuse limits that contradict each other, and make `limits` of the others."""
+        for one, two, why in (
+            ("exclude", "selected", "already in"),
+            ("include", "selected", "already in"),
+            ("include", "exclude", "not to be had"),
+        ):
+            both = set(getattr(self, one)) & set(getattr(self, two))
+            if both:
+                raise InputError(
+                    f"Expected `{one}` and `{two}` to name different classes but got {min(both)} "
+                    f"({self.names[min(both)]!r}) in both: it is {why}."
+                )
+        if self.budget is not None and self.cost is not None and (self.cost < 0).any():
+            at = int(np.flatnonzero(self.cost < 0)[0])
+            raise InputError(
+                f"Expected `cost` of at least 0 with a budget but got {self.cost[at]} for "
+                f"candidate {at} ({self.names[at]!r})."
+            )
+        limits = limits_of(
+            m=self.m,
+            available=self.unselected,
+            selected=self.selected,
+            include=self.include,
+            cost=self.cost,
+            budget=self.budget,
+            groups=self.groups,
+            at_most=self.at_most,
+            at_least=self.at_least,
+            names=self.names,
+        )
+        self.__dict__["limits"] = limits
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A problem cannot change; make another by replace({name}=...).")
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: without what can be computed again."""
-        return {"matrix": self.matrix, **self.settings()}
+        return {"matrix": self.matrix, "settings": self.settings()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for array in (state["cost"], state["weights"]):
-            if array is not None:
-                array.flags.writeable = False
-        self.__dict__.update(state)
+        self._set(state["matrix"], **state["settings"])
 
     @property
     def by_candidate(self) -> np.ndarray:
@@ -518,8 +607,10 @@ class SelectionProblem:
 
     @cached_property
     def unselected(self) -> np.ndarray:
-        """B_u, the columns to choose from, ascending."""
-        return np.flatnonzero(~self.is_selected)
+        """B_u, the columns to choose from, ascending; excluded ones are not among them."""
+        free = ~self.is_selected
+        free[list(self.exclude)] = False
+        return np.flatnonzero(free)
 
     @cached_property
     def row_weights(self) -> np.ndarray:
@@ -668,6 +759,20 @@ class SelectionProblem:
             )
         self.agree(f"problem.{call}", indices=chosen)
         return np.array(self.selected + chosen, np.int64)
+
+    def require_allowed(self, indices: Sequence[int]) -> None:
+        """Refuse a choice that the number of classes or the limits do not allow."""
+        fault = None if len(indices) == self.m else ""
+        if self.limits is not None:
+            fault = self.limits.fault(indices)
+        if fault is None and set(indices) & set(self.exclude):
+            fault = " with excluded ones"
+        if fault is not None:
+            most = "at most " if self.budget is not None else ""
+            raise InputError(
+                f"Expected `indices` to be {most}m = {self.m} columns that keep to all limits but "
+                f"got {len(indices)}{fault}."
+            )
 
     def agree(self, call: str, **details: object) -> None:
         """Make sure that every process is about to do the same with the same settings."""

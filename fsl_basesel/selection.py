@@ -108,6 +108,11 @@ class Selection:
         backend: Gradient backend used, None where no gradient was needed.
         explanation: What `explain()` returns.
         device: Where the gradients were computed, None where none was needed.
+        limits: Names of what was excluded and included, the budget, groups with their limits; None
+            without any.
+        spent: What the chosen classes cost together, None without a budget.
+        nu: By how much a further unit of the budget raises the proven bound at most; None if no
+            method with a bound chose, or without a budget.
     """
 
     indices: list[int]
@@ -123,6 +128,9 @@ class Selection:
     backend: str | None
     explanation: Explanation = dataclasses.field(repr=False)
     device: str | None = None
+    limits: dict[str, Any] | None = None
+    spent: float | None = None
+    nu: float | None = None
 
     @classmethod
     def of(
@@ -135,13 +143,13 @@ class Selection:
         seed: int | None = None,
         seconds: float = 0.0,
         upper_bound: float | None = None,
+        nu: float | None = None,
         backend: str | None = None,
         device: str | None = None,
     ) -> Selection:
-        """The selection of `indices`, checked to be m different columns of B_u."""
+        """The selection of `indices`, checked to be different columns that keep to all limits."""
         value = problem.value(indices)
-        if len(indices) != problem.m:
-            raise InputError(f"Expected {problem.m} chosen columns but got {len(indices)}.")
+        problem.require_allowed(indices)
         if upper_bound is not None and not math.isfinite(upper_bound):
             upper_bound = None  # says nothing, so it proves nothing
         return cls(
@@ -169,6 +177,9 @@ class Selection:
             backend=backend,
             device=device,
             explanation=explain(problem, indices),
+            limits=_limits(problem),
+            spent=None if problem.budget is None else problem.limits.spent(indices),  # type: ignore[union-attr]
+            nu=nu,
         )
 
     def certified(self, upper_bound: float) -> Selection:
@@ -208,6 +219,19 @@ class Selection:
         fields = load_json(path, FORMAT, what=what)
         with reading(path, what):
             return cls(**(fields | {"explanation": _explanation(fields["explanation"])}))
+
+
+def _limits(problem: SelectionProblem) -> dict[str, Any] | None:
+    """The limits of a problem in plain types."""
+    limits: dict[str, Any] = {
+        "budget": problem.budget,
+        "exclude": [problem.names[u] for u in problem.exclude] or None,
+        "include": [problem.names[u] for u in problem.include] or None,
+        "at_most": problem.at_most,
+        "at_least": problem.at_least,
+    }
+    given = {name: value for name, value in limits.items() if value is not None}
+    return given or None
 
 
 def relative_gap(value: float, upper_bound: float, floor: float = 0.0) -> float:

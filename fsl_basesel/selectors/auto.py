@@ -9,7 +9,7 @@ import numpy as np
 
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
-from fsl_basesel.selectors.dual import check_effort, solve_dual
+from fsl_basesel.selectors.dual import check_effort, proven
 from fsl_basesel.selectors.greedy import greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
 
@@ -26,6 +26,7 @@ class Auto(Selector):
     """
 
     name: ClassVar[str] = "auto"
+    serves_limits: ClassVar[bool] = True
     guarantee: ClassVar[str] = "at least greedy's value; certified per instance by its upper bound"
 
     gap: float = 0.0
@@ -35,6 +36,5 @@ class Auto(Selector):
         check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        start = improve_by_swaps(problem, greedy(problem))
-        result = solve_dual(problem, np.array(start, np.int64), self.gap, self.max_steps)
-        return Choice(result.indices, result.upper_bound)
+        start = np.array(improve_by_swaps(problem, greedy(problem)), np.int64)
+        return proven(problem, start, self.gap, self.max_steps)

@@ -23,14 +23,17 @@ class Choice:
     """What an algorithm found: the set, and what it learnt on the way.
 
     Attributes:
-        indices: Exactly m columns of B_u in the order they were chosen.
+        indices: Columns of B_u in the order they were chosen, m of them or what the limits allow.
         upper_bound: A proven upper bound on the optimum, where the algorithm has one.
+        price: By how much a further unit of the budget raises the bound at most (nu), where the
+            algorithm knows it.
         backend: The gradient backend, where gradients were needed.
         device: The device they were computed on.
     """
 
     indices: list[int]
     upper_bound: float | None = None
+    price: float | None = None
     backend: str | None = None
     device: str | None = None
 
@@ -46,6 +49,8 @@ class Selector(ABC):
         needs_all_rows: Whether it cannot work on rows that are spread over processes.
         uses_k: Whether `k` and `lam` of the objective influence the choice.
         randomized: Whether the seed matters.
+        serves_limits: Whether it keeps to budget, include, at_most and at_least; if not, they are
+            refused. Every algorithm keeps to exclude.
     """
 
     name: ClassVar[str]
@@ -54,6 +59,7 @@ class Selector(ABC):
     needs_all_rows: ClassVar[bool] = False
     uses_k: ClassVar[bool] = True
     randomized: ClassVar[bool] = False
+    serves_limits: ClassVar[bool] = False
 
     @abstractmethod
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
@@ -87,6 +93,7 @@ class Selector(ABC):
             settings=self.settings(),
             seed=None if isinstance(source, np.random.Generator) else int(source),
             upper_bound=choice.upper_bound,
+            nu=choice.price,
             backend=choice.backend,
             device=choice.device,
         )
@@ -94,6 +101,10 @@ class Selector(ABC):
 
     def require(self, problem: SelectionProblem) -> None:
         """Refuse a problem that the algorithm, or one inside it, cannot work on."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Selector):
+                value.require(problem)
         if problem.rows.size > 1 and self.needs_all_rows:
             raise InputError(
                 f"Expected a problem on one process for method {self.name!r}, which looks at all "
@@ -105,10 +116,12 @@ class Selector(ABC):
                 f"{self.name!r}, which looks at centroids, but got one made from a similarity "
                 "matrix."
             )
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Selector):
-                value.require(problem)
+        if problem.limits is not None and not self.serves_limits:
+            raise InputError(
+                "Expected a problem without budget, include, at_most and at_least for method "
+                f"{self.name!r}, which is for a plain m; use auto, dual, greedy-target, random or "
+                "domsim."
+            )
 
     def on_device(self, device: str) -> Selector:
         """The same algorithm with what can run on a device there; itself for `auto`.

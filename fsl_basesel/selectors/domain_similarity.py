@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fsl_basesel.limits import first_allowed
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, space_of_centroids
 from fsl_basesel.similarity import one_blas_thread
@@ -25,6 +26,7 @@ class DomainSimilarity(Selector):
     name: ClassVar[str] = "domsim"
     needs_centroids: ClassVar[bool] = True
     uses_k: ClassVar[bool] = False
+    serves_limits: ClassVar[bool] = True
     guarantee: ClassVar[str] = "none"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
@@ -42,4 +44,4 @@ class DomainSimilarity(Selector):
             unit = space.candidates(candidates[free], names)
         closeness = unit @ direction
         ranked = np.argsort(-closeness, kind="stable")
-        return Choice(free[ranked[: problem.m]].tolist())
+        return Choice(first_allowed(problem, free[ranked]))

@@ -185,7 +185,7 @@ def _top_gradients(
     free, n = problem.unselected, len(x)
     y = x.copy()
     y[:, free] = np.minimum(x[:, free] + gap, 1.0)
-    if gap == 1.0 and not problem.selected:
+    if gap == 1.0 and len(free) == problem.n_candidates:
         # Every climb begins at x = 0, where nothing else competes for the top k, and at y = 1.
         lower = (problem.column_means - problem.floor) / problem.k
         upper = extension.top_gradient(problem, y[0], backend)

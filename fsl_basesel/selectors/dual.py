@@ -45,6 +45,7 @@ class LagrangianDual(Selector):
     """
 
     name: ClassVar[str] = "dual"
+    serves_limits: ClassVar[bool] = True
     guarantee: ClassVar[str] = "at least greedy's value; certified per instance by its upper bound"
 
     gap: float = 0.0
@@ -54,8 +55,7 @@ class LagrangianDual(Selector):
         check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        result = solve_dual(problem, greedy(problem), self.gap, self.max_steps)
-        return Choice(result.indices, result.upper_bound)
+        return proven(problem, greedy(problem), self.gap, self.max_steps)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,19 @@ class DualResult:
     indices: list[int]
     value: float
     upper_bound: float
-    steps: int
+    steps: int = 0
+    price: float | None = None
+
+
+def proven(
+    problem: SelectionProblem, start: np.ndarray, gap: float, max_steps: int | None
+) -> Choice:
+    """The best set that the dual of this kind of problem finds, with its bound."""
+    from fsl_basesel.selectors.limited import solve_limited  # it imports this module
+
+    solve = solve_dual if problem.limits is None else solve_limited
+    result = solve(problem, start, gap, max_steps)
+    return Choice(result.indices, result.upper_bound, result.price)
 
 
 def solve_dual(

@@ -15,6 +15,7 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.compiled import kernel
+from fsl_basesel.limits import Room
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 
@@ -31,9 +32,13 @@ class GreedyOnTarget(Selector):
 
     Works for lam > 0 too: |U| = m is fixed, so a constant added to every modular weight turns the
     objective into a monotone one with the same picks.
+
+    With limits, it passes over what no longer fits; with a budget it also goes by gain per cost and
+    takes the better set of the two.
     """
 
     name: ClassVar[str] = "greedy-target"
+    serves_limits: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "h(U) >= (1 - g) h(OPT) + g Q, g = (1 - 1/m)^(m - K), lam = 0 (Theorem 2)"
     )
@@ -43,8 +48,53 @@ class GreedyOnTarget(Selector):
 
 
 def greedy(problem: SelectionProblem) -> np.ndarray:
-    """The m picks of greedy."""
-    return _extend(problem, np.empty(0, np.int64), problem.unselected, problem.m)
+    """The m picks of greedy, or as many as the limits allow."""
+    if problem.limits is None:
+        return _extend(problem, np.empty(0, np.int64), problem.unselected, problem.m)
+    must = np.array(problem.limits.include, np.int64)
+    found = fill(problem, must)
+    if problem.limits.has_budget:
+        other = fill(problem, must, per_cost=True)
+        if _value(problem, other) > _value(problem, found):
+            found = other
+    return np.array(greedy_order(problem, found), np.int64)
+
+
+def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) -> np.ndarray:
+    """`chosen` with what greedy adds to it within the limits.
+
+    With a budget only what gains something, and what groups must have.
+
+    Args:
+        problem: The objective, with limits.
+        chosen: A set that can be completed.
+        per_cost: Whether to go by gain per cost.
+    """
+    limits = problem.limits
+    assert limits is not None
+    candidates = np.setdiff1d(problem.unselected, chosen)
+    room = Room(limits, candidates, chosen)
+    if limits.exact:
+        more = _extend(problem, chosen, candidates, limits.m - len(chosen), room)
+        return np.concatenate([chosen, more])
+    price = None
+    if per_cost:  # what is free comes first
+        least = limits.cost[limits.cost > 0.0].min(initial=1.0)
+        price = np.where(limits.cost > 0.0, limits.cost, 1e-3 * least)
+    members = np.concatenate([np.array(problem.selected, np.int64), chosen])
+    value, index = problem.state_of(members)
+    count = limits.m - len(chosen)
+    picks = _picks(problem, value, index, candidates, count, room, price, 0.0)
+    while room.needs.any():
+        needed = (room.needs > 0)[limits.group[candidates]]
+        left = np.setdiff1d(candidates[needed], picks)
+        more = _picks(problem, value, index, left, 1, room, price, -np.inf)
+        picks = np.concatenate([picks, more])
+    return np.concatenate([chosen, picks])
+
+
+def _value(problem: SelectionProblem, chosen: np.ndarray) -> float:
+    return problem.value_of(np.concatenate([np.array(problem.selected, np.int64), chosen]))
 
 
 def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
@@ -64,7 +114,7 @@ def replace_unused(problem: SelectionProblem, members: np.ndarray) -> np.ndarray
     own: there a class that nobody lists may have been chosen for its price.
     """
     chosen = np.asarray(members, np.int64)
-    if gain_threshold(problem) < 0.0:
+    if gain_threshold(problem) < 0.0 or problem.limits is not None:
         return chosen
     both = np.concatenate([np.array(problem.selected, np.int64), chosen])
     _, index = problem.state_of(both)
@@ -84,7 +134,11 @@ def gain_threshold(problem: SelectionProblem) -> float:
 
 
 def _extend(
-    problem: SelectionProblem, start: np.ndarray, candidates: np.ndarray, count: int
+    problem: SelectionProblem,
+    start: np.ndarray,
+    candidates: np.ndarray,
+    count: int,
+    room: Room | None = None,
 ) -> np.ndarray:
     """`count` greedy picks, by the objective while it tells classes apart, then by a larger K.
 
@@ -93,10 +147,11 @@ def _extend(
         start: Columns that are in before the first pick, besides B_s.
         candidates: Ascending columns to pick from, none of them in `start` or B_s.
         count: How many to pick.
+        room: What the limits allow.
     """
     members = np.concatenate([np.array(problem.selected, np.int64), start])
     value, index = problem.state_of(members)
-    picks = _picks(problem, value, index, candidates, count)
+    picks = _picks(problem, value, index, candidates, count, room)
     k, kth = problem.depth, value[:, -1].copy()
     # With a K beyond |members| rows still have room: a class that adds nothing there never does.
     while len(picks) < count and k <= len(members) + len(picks):
@@ -106,12 +161,17 @@ def _extend(
         # a row with k + 1 becomes its last value, and a state of one value is enough.
         value = _next_values(problem.by_candidate, base, k, kth, problem.floor)[:, None]
         index = np.full(value.shape, -1, np.int64)
-        more = _picks(problem, value, index, left, count - len(picks))
+        more = _picks(problem, value, index, left, count - len(picks), room)
         picks, k, kth = np.concatenate([picks, more]), k + 1, value[:, 0].copy()
-    if len(picks) == count:
-        return picks
-    left = np.setdiff1d(candidates, picks, assume_unique=True)
-    return np.concatenate([picks, left[: count - len(picks)]])
+    rest: list[int] = []
+    for u in np.setdiff1d(candidates, picks, assume_unique=True).tolist():
+        if len(picks) + len(rest) == count:
+            break
+        if room is None or room.fits(u):
+            rest.append(u)
+            if room is not None:
+                room.add(u)
+    return np.concatenate([picks, np.array(rest, np.int64)])
 
 
 def _picks(
@@ -120,32 +180,54 @@ def _picks(
     index: np.ndarray,
     candidates: np.ndarray,
     count: int,
+    room: Room | None = None,
+    price: np.ndarray | None = None,
+    threshold: float | None = None,
 ) -> np.ndarray:
     """Greedy picks for one K, beginning at a state (see `fsl_basesel.topk`), which changes.
 
-    Ends early where no gain exceeds `gain_threshold`.
+    Ends early where no gain exceeds the threshold, by default `gain_threshold`, or nothing fits.
+
+    Args:
+        problem: The objective.
+        value: Of the state.
+        index: Of the state.
+        candidates: Columns to pick from, ascending.
+        count: How many to pick at most.
+        room: What the limits allow.
+        price: What to divide gains by.
+        threshold: What a gain has to exceed.
     """
-    threshold = gain_threshold(problem)
+
+    def worth(which: np.ndarray) -> np.ndarray:
+        gains = problem.gains_over(value[:, -1], which)
+        return gains if price is None else gains / price[which]
+
+    threshold = gain_threshold(problem) if threshold is None else threshold
     bound = np.full(problem.n_candidates, -np.inf)
-    bound[candidates] = problem.gains_over(value[:, -1], candidates)
+    bound[candidates] = worth(candidates)
     known_since = np.zeros(problem.n_candidates, np.int64)  # the pick at which a bound was exact
     heap, size = candidates.copy(), len(candidates)
     _sort_heap(heap, bound)
     old = np.empty(MOST, np.int64)
     picks: list[int] = []
-    while len(picks) < count:
+    while len(picks) < count and size > 0:
         at_once = FEWEST
         while found := _pop_old(heap, size, bound, known_since, len(picks), old[:at_once]):
             which = old[:found]
-            bound[which] = problem.gains_over(value[:, -1], which)
+            bound[which] = worth(which)
             known_since[which] = len(picks)
             _push(heap, size - found, bound, which)
             at_once = min(2 * at_once, MOST)
         best = int(heap[0])
         if bound[best] <= threshold:
             break
-        picks.append(best)
         size = _pop(heap, size, bound)
+        if room is not None:
+            if not room.fits(best):
+                continue
+            room.add(best)
+        picks.append(best)
         topk.insert(problem.by_candidate, best, value, index)
     return np.array(picks, np.int64)
 

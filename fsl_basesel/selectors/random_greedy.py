@@ -37,7 +37,8 @@ class RandomGreedy(Selector):
 def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
     selected = np.array(problem.selected, np.int64)
     gains = AllGains(problem, *problem.state_of(selected))
-    taken = problem.is_selected.copy()
+    taken = np.ones(problem.n_candidates, bool)
+    taken[problem.unselected] = False
     picks = []
     for _ in range(problem.m):
         now = np.where(taken, -np.inf, gains.now())
@@ -54,7 +55,8 @@ def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarr
     where = np.arange(problem.n_candidates)
     lost = np.empty((len(problem.rows.blocks), problem.n_candidates))
     count = len(free) - problem.m
-    present = np.ones(problem.n_candidates, bool)
+    present = np.zeros(problem.n_candidates, bool)
+    present[everything] = True
     for _ in range(count):
         topk.losses(value, index, where, problem.row_weights, lost)
         gains = np.full(problem.n_candidates, -np.inf)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fsl_basesel.limits import first_allowed
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 
@@ -17,8 +18,9 @@ class RandomSelection(Selector):
 
     name: ClassVar[str] = "random"
     uses_k: ClassVar[bool] = False
+    serves_limits: ClassVar[bool] = True
     randomized: ClassVar[bool] = True
     guarantee: ClassVar[str] = "none"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        return Choice(generator.permutation(problem.unselected)[: problem.m].tolist())
+        return Choice(first_allowed(problem, generator.permutation(problem.unselected)))

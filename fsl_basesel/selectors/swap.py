@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from fsl_basesel import checks, topk
 from fsl_basesel.compiled import kernel
 from fsl_basesel.errors import InputError
+from fsl_basesel.limits import SLACK
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
-from fsl_basesel.selectors.greedy import GreedyOnTarget, greedy_order
+from fsl_basesel.selectors.greedy import GreedyOnTarget, fill, greedy_order
 
 # An exchange must gain more than rounding could fake, relative to the terms that it changes.
 TOLERANCE = 1e-12
@@ -41,13 +42,13 @@ class WithSwaps(Selector):
                 f"{self.selector!r}."
             )
         checks.integer(self.max_passes, "max_passes", 0, None, "")
-        for contract in ("needs_centroids", "needs_all_rows", "randomized"):
+        for contract in ("needs_centroids", "needs_all_rows", "randomized", "serves_limits"):
             object.__setattr__(self, contract, getattr(self.selector, contract))
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         start = self.selector.choose(problem, generator)
         better = improve_by_swaps(problem, start.indices, self.max_passes)
-        return Choice(better, start.upper_bound, start.backend)
+        return replace(start, indices=better)
 
 
 def improve_by_swaps(
@@ -60,14 +61,51 @@ def improve_by_swaps(
     candidate prices its exchange with every chosen class at once, O(|N| k + m).
     """
     chosen = np.array(indices, np.int64)
-    if not len(chosen) or len(chosen) == len(problem.unselected):
+    if problem.limits is None and (not len(chosen) or len(chosen) == len(problem.unselected)):
         return chosen.tolist()
     members = np.concatenate([np.array(problem.selected, np.int64), chosen])
     first = len(problem.selected)  # columns of B_s stay: only positions from here on may leave
     before = problem.value_of(members)
-    if not _exchange(problem, members, first, max_passes) or problem.value_of(members) <= before:
+    if problem.limits is not None and not problem.limits.exact:
+        members = _add_drop_exchange(problem, members, first, max_passes)
+    elif not _exchange(problem, members, first, max_passes):
+        return chosen.tolist()
+    if problem.value_of(members) <= before:
         return chosen.tolist()
     return greedy_order(problem, members[first:])
+
+
+def _add_drop_exchange(
+    problem: SelectionProblem, members: np.ndarray, first: int, max_passes: int
+) -> np.ndarray:
+    """The members after exchanges, and after adding what gains and dropping what costs.
+
+    For a budget, where the number of classes is not fixed; B_s are the members before `first`.
+    """
+    limits = problem.limits
+    assert limits is not None
+    for _ in range(max_passes):
+        before = members.copy()
+        _exchange(problem, members, first, max_passes)
+        value, index = problem.state_of(members, more=1)
+        where = np.full(problem.n_candidates, -1, np.int64)
+        where[members] = np.arange(len(members))
+        loss = _losses(problem, value, index, where, len(members)) / problem.scale
+        loss = (loss - problem.modular[members])[first:]
+        counts = limits.counts(members[first:])
+        spare = (counts > limits.least)[limits.group[members[first:]]]
+        spare &= ~np.isin(members[first:], limits.include)
+        # What loses nothing is dropped too if it costs something: the money may buy a gain.
+        useless = spare & ((loss < 0.0) | ((loss == 0.0) & (limits.cost[members[first:]] > 0.0)))
+        if useless.any():
+            worst = int(np.where(useless, loss, np.inf).argmin())
+            members = np.delete(members, first + worst)
+        tries = (fill(problem, members[first:], per_cost) for per_cost in (False, True))
+        found = [np.concatenate([members[:first], chosen]) for chosen in tries]
+        members = max(found, key=problem.value_of)
+        if len(members) == len(before) and set(members.tolist()) == set(before.tolist()):
+            break
+    return members
 
 
 def _exchange(problem: SelectionProblem, members: np.ndarray, first: int, max_passes: int) -> int:
@@ -80,7 +118,9 @@ def _exchange(problem: SelectionProblem, members: np.ndarray, first: int, max_pa
     outside = np.setdiff1d(problem.unselected, members)
     best = problem.gains_over(value[:, -2], outside) + problem.modular[outside]
     top = problem.value_from(value, members) + problem.modular[members].sum()
-    tolerance = TOLERANCE * max(1e-300, float(best.max()), abs(top))  # of similarities alone
+    tolerance = TOLERANCE * max(
+        1e-300, float(best.max(initial=0.0)), abs(top)
+    )  # of similarities alone
     where = np.full(problem.n_candidates, -1, np.int64)  # position of a column in `members`
     where[members] = np.arange(len(members))
     lost = _losses(problem, value, index, where, len(members))
@@ -93,6 +133,7 @@ def _exchange(problem: SelectionProblem, members: np.ndarray, first: int, max_pa
         _price(problem.by_candidate, block, value, index, where, problem.row_weights, prices)
         helps, out = _first_that_helps(
             problem.rows.sum(prices),
+            _allowed(problem, members, first, block),
             lost,
             problem.modular,
             problem.scale,
@@ -115,6 +156,27 @@ def _exchange(problem: SelectionProblem, members: np.ndarray, first: int, max_pa
         visits += helps + 1
         swaps, idle, at_once = swaps + 1, 0, FEWEST
     return swaps
+
+
+def _allowed(
+    problem: SelectionProblem, members: np.ndarray, first: int, block: np.ndarray
+) -> np.ndarray:
+    """`[candidates, members]`: which exchanges keep to the limits; empty if all do."""
+    limits = problem.limits
+    if limits is None:
+        return np.empty((0, 0), bool)
+    allowed = np.zeros((len(block), len(members)), bool)
+    chosen = members[first:]
+    into, leaving = limits.group[block][:, None], limits.group[chosen]
+    counts = limits.counts(chosen)
+    fits = (counts < limits.most)[into] & (counts > limits.least)[leaving]
+    fits |= into == leaving
+    if limits.has_budget:
+        spent = limits.spent(chosen) - limits.cost[chosen] + limits.cost[block][:, None]
+        fits &= spent <= limits.budget * (1 + SLACK / 2)
+    fits &= ~np.isin(chosen, limits.include)
+    allowed[:, first:] = fits
+    return allowed
 
 
 def _losses(
@@ -163,6 +225,7 @@ def _price(
 @kernel
 def _first_that_helps(
     prices: np.ndarray,
+    allowed: np.ndarray,
     lost: np.ndarray,
     modular: np.ndarray,
     scale: int,
@@ -176,6 +239,8 @@ def _first_that_helps(
         u = which[i]
         best, out = 0.0, -1
         for j in range(first, members.shape[0]):
+            if allowed.shape[0] > 0 and not allowed[i, j]:
+                continue
             v = members[j]
             change = (prices[i, -1] + prices[i, j] - lost[j]) / scale - modular[u] + modular[v]
             rounding = tolerance + TOLERANCE * (abs(modular[u]) + abs(modular[v]))

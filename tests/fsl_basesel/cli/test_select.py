@@ -206,7 +206,7 @@ def test_a_file_with_the_name_of_a_similarity_is_named_by_its_path(
     monkeypatch.chdir(tmp_path)
     result = run("select", "--similarity", "./whitened", "-m", 2)
     assert result.code == 2
-    assert "Expected a file at whitened but there is none" in result.err
+    assert "Expected a file at whitened but there is nothing" in result.err
     alone = run("select", "--similarity", "whitened", "-m", 2)
     assert alone.code == 2
     assert "Expected a file of CANDIDATES" in alone.err

@@ -1,0 +1,383 @@
+"""The dual with limits: budgets, groups, classes that must be in; then branching.
+
+For thresholds t_n and a price nu >= 0 of a unit of the budget,
+
+    h(U) <= mean_n t_n + nu * budget + (sum over B_s) of rho_u(t)
+            + best sum over an allowed U of (rho_u(t) - nu * cost_u),
+
+as nu * (budget - cost(U)) >= 0; see `fsl_basesel.selectors.dual` for the rest. The best allowed U
+for given scores is found by sorting (`Limits.best`). A budget leaves a gap of about one class
+between this bound and the best set. Branching closes it: a class is put in, or left out, the bound
+is improved for both cases, and the larger of the two holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from fsl_basesel.limits import SLACK, Limits
+from fsl_basesel.problem import ROUNDING, SelectionProblem
+from fsl_basesel.progress import report
+from fsl_basesel.selectors.dual import START_SCALES, DualResult, count_above, step_budget
+from fsl_basesel.selectors.greedy import fill, greedy_order
+from fsl_basesel.selectors.swap import improve_by_swaps
+
+PATIENCE = 15  # steps without progress before the step length is halved
+BRANCHING = 3  # steps of all branches together, in those of the first bound
+BRANCH_STEPS = 24  # steps for one branch
+
+
+def solve_limited(
+    problem: SelectionProblem,
+    start: np.ndarray,
+    gap: float = 0.0,
+    max_steps: int | None = None,
+) -> DualResult:
+    """Bound the optimum and look for better selections; as `solve_dual`, for any limits."""
+    search = _Search(problem, np.asarray(start, np.int64), gap)
+    steps = step_budget(problem) if max_steps is None else max_steps
+    return search.run(steps, BRANCHING * steps)
+
+
+@dataclass
+class Node:
+    """A part of all choices: some classes are in, some are out, the others are free.
+
+    Attributes:
+        inside: Columns that are in, besides B_s.
+        free: Columns that may be chosen, ascending.
+        thresholds: The best ones met.
+        price: The best nu met.
+        bound: On the value of every choice of this part.
+        often: How often each free column was in the best set of the last steps, 0 to 1.
+        terms: Columns of the set that the bound belongs to.
+    """
+
+    inside: np.ndarray
+    free: np.ndarray
+    thresholds: np.ndarray
+    price: float
+    bound: float = np.inf
+    often: np.ndarray | None = None
+    terms: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A bound at given thresholds and price, and the allowed set that it belongs to."""
+
+    bound: float
+    scores: np.ndarray
+    top: np.ndarray  # positions in `free`
+    most: np.ndarray
+    least: np.ndarray
+    count: int
+
+
+class _Search:
+    def __init__(self, problem: SelectionProblem, start: np.ndarray, gap: float) -> None:
+        assert problem.limits is not None
+        self.problem, self.limits, self.gap = problem, problem.limits, gap
+        self.selected = np.array(problem.selected, np.int64)
+        self.best_set = start
+        self.best_value = self._value(start)
+        self.budget = self.limits.budget * (1 + SLACK) if self.limits.has_budget else 0.0
+        costs = self.limits.cost[start]
+        usual = float(costs.mean()) if len(costs) and costs.any() else 1.0
+        self.unit = 1.0 / (usual * problem.scale)  # nu in the scale of the thresholds
+
+    def run(self, steps: int, branch_steps: int) -> DualResult:
+        root = self._root()
+        self._improve_bound(root, steps, "proving a bound")
+        price = self._price(root.thresholds) if self.limits.has_budget else None
+        self._recover(improve_by_swaps(self.problem, self.best_set))
+        numbers = itertools.count()
+        waiting = [(-root.bound, next(numbers), root)]
+        left = branch_steps
+        while waiting and left > 0 and not self._closed(waiting[0][2]):
+            node = heapq.heappop(waiting)[2]
+            report("branching", branch_steps - left, branch_steps)
+            for child in self._branches(node):
+                left -= self._improve_bound(child, min(BRANCH_STEPS, left), None)
+                if child.bound > -np.inf and not self._closed(child, gap=0.0):
+                    heapq.heappush(waiting, (-child.bound, next(numbers), child))
+        report("branching", branch_steps, branch_steps)
+        open_ = [node for _, _, node in waiting if not self._closed(node, gap=0.0)]
+        bound = max([self.best_value, *(node.bound for node in open_)])
+        return DualResult(
+            indices=greedy_order(self.problem, self.best_set),
+            value=self.best_value,
+            upper_bound=bound,
+            price=price,
+        )
+
+    def _price(self, thresholds: np.ndarray) -> float:
+        """The nu that gives the best bound with these thresholds, no class being fixed.
+
+        With it, a further unit of the budget raises that bound by nu, and the optimum by no more.
+        """
+        include = np.array(self.limits.include, np.int64)
+        node = Node(include, np.setdiff1d(self.problem.unselected, include), thresholds, 0.0)
+
+        def at(price: float) -> tuple[float, bool]:
+            point = self._evaluate(node, thresholds, price)
+            chosen = np.concatenate([include, node.free[point.top]])
+            return point.bound, self.limits.affords(self.limits.spent(chosen))
+
+        best, low, high = (at(0.0)[0], 0.0), 0.0, self.unit
+        if at(0.0)[1]:
+            return 0.0
+        while not at(high)[1] and high < 1e300:
+            low, high = high, 4 * high
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            bound, affordable = at(middle)
+            best = min(best, (bound, middle))
+            low, high = (low, middle) if affordable else (middle, high)
+        return best[1]
+
+    def _root(self) -> Node:
+        problem, limits = self.problem, self.limits
+        inside = np.array(limits.include, np.int64)
+        free = np.setdiff1d(problem.unselected, inside)
+        value, _ = problem.state_of(np.concatenate([self.selected, self.best_set]))
+        kth = value[:, -1]
+        prices = [0.0]
+        if limits.has_budget:
+            outside = np.setdiff1d(free, self.best_set)
+            ratio = problem.gains_over(kth, outside) / np.maximum(limits.cost[outside], 1e-300)
+            finite = np.sort(ratio[np.isfinite(ratio) & (ratio > 0)])[::-1]
+            if len(finite):
+                usual = float(finite[min(2, len(finite) - 1)])
+                prices += [0.5 * usual, usual, 2.0 * usual]
+        node = Node(inside, free, kth, 0.0)
+        self._tighten(node)
+        tries = [
+            (problem.floor + scale * (kth - problem.floor), price)
+            for scale in START_SCALES
+            for price in prices
+        ]
+        node.thresholds, node.price = min(tries, key=lambda at: self._evaluate(node, *at).bound)
+        return node
+
+    def _closed(self, node: Node, gap: float | None = None) -> bool:
+        """Whether nothing in this part is better than the best set, but for rounding and gap."""
+        allowed = max(self.gap if gap is None else gap, ROUNDING) * abs(node.bound)
+        return node.bound - self.best_value <= allowed + self._rounding(node)
+
+    def _rounding(self, node: Node) -> float:
+        terms = self.best_set if node.terms is None else node.terms
+        price = node.price * self.limits.spent(terms) if self.limits.has_budget else 0.0
+        return self.problem.rounding(self.best_set, terms) + ROUNDING * price
+
+    def _evaluate(self, node: Node, thresholds: np.ndarray, price: float) -> Point:
+        problem, limits = self.problem, self.limits
+        fixed = np.concatenate([self.selected, node.inside])
+        gains = problem.gains_over(thresholds, np.concatenate([fixed, node.free]))
+        scores = gains[len(fixed) :]
+        bound = problem.mean_over_rows(thresholds) + float(gains[: len(fixed)].sum())
+        if limits.has_budget:
+            scores = scores - price * limits.cost[node.free]
+            bound += price * (self.budget - limits.spent(node.inside))
+        have = limits.counts(node.inside)
+        most, least = limits.most - have, np.maximum(limits.least - have, 0)
+        count = limits.m - len(node.inside)
+        top = limits.best(scores, node.free, count, most, least)
+        return Point(bound + float(scores[top].sum()), scores, top, most, least, count)
+
+    def _possible(self, node: Node) -> bool:
+        """Whether any choice of this part keeps to the limits."""
+        limits = self.limits
+        have, there = limits.counts(node.inside), limits.counts(node.free)
+        count = limits.m - len(node.inside)
+        need = np.maximum(limits.least - have, 0)
+        reach = np.minimum(there, limits.most - have)
+        if count < need.sum() or (reach < need).any() or (limits.exact and reach.sum() < count):
+            return False
+        return not limits.has_budget or limits.affords(limits.spent(node.inside))
+
+    def _tighten(self, node: Node) -> None:
+        """Leave out what cannot be added: too expensive, or too many of its group or at all."""
+        limits = self.limits
+        keep = (limits.counts(node.inside) < limits.most)[limits.group[node.free]]
+        if len(node.inside) >= limits.m:
+            keep[:] = False
+        if limits.has_budget:
+            room = limits.budget * (1 + SLACK) - limits.spent(node.inside)
+            keep &= limits.cost[node.free] <= room + SLACK * limits.budget
+        if not keep.all():
+            node.free = node.free[keep]
+            node.often = None if node.often is None else node.often[keep]
+
+    def _improve_bound(self, node: Node, steps: int, task: str | None) -> int:
+        """Subgradient steps from the node's thresholds; returns how many were made."""
+        problem, limits = self.problem, self.limits
+        thresholds, price = node.thresholds, node.price
+        direction, price_direction = np.zeros_like(thresholds), 0.0
+        length, idle, fixed_at = 1.0, 0, np.inf
+        for step in range(steps):
+            if task is not None:
+                report(task, step, steps)
+            if not self._possible(node):
+                node.bound = -np.inf
+                return step
+            at = self._evaluate(node, thresholds, price)
+            chosen = np.concatenate([node.inside, node.free[at.top]])
+            if at.bound < node.bound - ROUNDING * abs(at.bound):
+                node.bound, node.thresholds, node.price = at.bound, thresholds, price
+                node.terms, idle = chosen, 0
+            else:
+                idle += 1
+            if idle == 0 or step % 5 == 0:
+                self._recover(self._repaired(chosen, thresholds))
+            if self._closed(node):
+                return step + 1
+            often = np.zeros(len(node.free))
+            often[at.top] = 1.0
+            old = often if node.often is None or len(node.often) != len(often) else node.often
+            node.often = 0.8 * old + 0.2 * often
+            slack = at.bound - self.best_value + self._rounding(node) + ROUNDING * abs(at.bound)
+            if slack <= 0.9 * fixed_at:
+                fixed_at = slack
+                if self._fix(node, at, slack):
+                    continue
+            if idle >= PATIENCE:
+                length, idle = length / 2, 0
+                thresholds, price = node.thresholds, node.price
+                direction, price_direction = np.zeros_like(thresholds), 0.0
+                if length < 1e-4:
+                    return step + 1
+                continue
+            members = np.concatenate([self.selected, chosen])
+            above = count_above(problem, members, thresholds)
+            gradient = problem.row_weights * (problem.k - above) / problem.scale
+            price_gradient = 0.0
+            if limits.has_budget:
+                price_gradient = (self.budget - limits.spent(chosen)) * self.unit
+                if price == 0.0 and price_gradient > 0.0:
+                    price_gradient = 0.0  # nu stays at 0
+            size = problem.rows.sum_of(direction * direction) + price_direction**2
+            against = problem.rows.sum_of(direction * gradient) + price_direction * price_gradient
+            weight = -1.5 * against / size if against < 0 else 0.0
+            direction = gradient + weight * direction
+            price_direction = price_gradient + weight * price_direction
+            size = problem.rows.sum_of(direction * direction) + price_direction**2
+            if size == 0.0:
+                return step + 1
+            stride = length * max(at.bound - self.best_value, 0.0) / size
+            thresholds = np.maximum(problem.floor, thresholds - stride * direction)
+            price = max(0.0, price - stride * price_direction * self.unit)
+        return steps
+
+    def _fix(self, node: Node, at: Point, slack: float) -> bool:
+        """Fix columns that every better choice of this part has, or none has."""
+        loss_in, loss_out, inside = exchange_losses(self.limits, node.free, at)
+        own = ROUNDING * np.abs(self.problem.modular[node.free])
+        own = own + ROUNDING * node.price * self.limits.cost[node.free]
+        leave = ~inside & (loss_in > slack + own)
+        stay = inside & (loss_out > slack + own)
+        if not (leave.any() or stay.any()):
+            return False
+        node.inside = np.concatenate([node.inside, node.free[stay]])
+        keep = ~(leave | stay)
+        node.free = node.free[keep]
+        node.often = None if node.often is None else node.often[keep]
+        if self._possible(node):
+            self._tighten(node)
+        return True
+
+    def _branches(self, node: Node) -> list[Node]:
+        """The node cut in two by the free class that the steps could least decide on."""
+        if not len(node.free) or node.often is None:
+            return []
+        at = self._evaluate(node, node.thresholds, node.price)
+        size = np.abs(at.scores + node.price * self.limits.cost[node.free])
+        doubt = np.minimum(node.often, 1.0 - node.often) * (size + 1e-300)
+        if not doubt.any():
+            loss_in, loss_out, inside = exchange_losses(self.limits, node.free, at)
+            doubt = -np.where(inside, loss_out, loss_in)
+        pick = int(doubt.argmax())
+        others = np.delete(node.free, pick)
+        often = np.delete(node.often, pick)
+        children = []
+        for more in (node.free[pick : pick + 1], node.free[:0]):
+            child = Node(
+                np.concatenate([node.inside, more]),
+                others,
+                node.thresholds,
+                node.price,
+                node.bound,
+                often,
+                node.terms,
+            )
+            if self._possible(child):
+                self._tighten(child)
+                children.append(child)
+        return children
+
+    def _repaired(self, chosen: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+        """An allowed set near `chosen`, which keeps to all limits but perhaps the budget."""
+        limits = self.limits
+        if not limits.has_budget:
+            return chosen
+        kept = chosen
+        if not limits.affords(limits.spent(kept)):
+            worth = self.problem.gains_over(thresholds, kept) / np.maximum(
+                limits.cost[kept], 1e-300
+            )
+            counts = limits.counts(kept)
+            must = set(limits.include)
+            gone: set[int] = set()
+            spent = limits.spent(kept)
+            for u in kept[np.argsort(worth, kind="stable")].tolist():
+                if limits.affords(spent):
+                    break
+                group = limits.group[u]
+                if u not in must and counts[group] > limits.least[group] and limits.cost[u] > 0:
+                    gone.add(u)
+                    counts[group] -= 1
+                    spent -= float(limits.cost[u])
+            kept = np.array([u for u in kept.tolist() if u not in gone], np.int64)
+            if limits.fault(kept.tolist()) is not None:
+                return self.best_set
+        return fill(self.problem, kept)
+
+    def _recover(self, candidate_set: np.ndarray | list[int]) -> None:
+        found = np.asarray(candidate_set, np.int64)
+        value = self._value(found)
+        if value > self.best_value:
+            self.best_value, self.best_set = value, found
+
+    def _value(self, chosen: np.ndarray) -> float:
+        return self.problem.value_of(np.concatenate([self.selected, chosen]))
+
+
+def exchange_losses(
+    limits: Limits, free: np.ndarray, at: Point
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the sum of scores loses at least if a column is forced in, or out; and which are in.
+
+    Allowed sets are the bases of a matroid, so forcing one column costs one exchange.
+    """
+    inside = np.zeros(len(free), bool)
+    inside[at.top] = True
+    group, scores = limits.group[free], at.scores
+    counts = np.bincount(group[inside], minlength=len(at.most))
+    worst_in = np.full(len(at.most), np.inf)  # of each group
+    np.minimum.at(worst_in, group[inside], scores[inside])
+    best_out = np.full(len(at.most), -np.inf)
+    np.maximum.at(best_out, group[~inside], scores[~inside])
+    spare, room = counts > at.least, counts < at.most
+    worst_spare = worst_in[spare].min(initial=np.inf)
+    best_room = best_out[room].max(initial=-np.inf)
+    if not limits.exact:
+        best_room = max(best_room, 0.0)  # nobody takes the place
+        if len(at.top) < at.count:
+            worst_spare = min(worst_spare, 0.0)  # there is a place
+    partner_in = np.where(room[group], np.minimum(worst_in[group], worst_spare), worst_in[group])
+    partner_out = np.where(spare[group], np.maximum(best_out[group], best_room), best_out[group])
+    return partner_in - scores, scores - partner_out, inside
