@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
@@ -46,6 +46,7 @@ class ClassCentroids:
         groups: The group (family, domain) of each class, None if not known.
         images: `[C]`, how many images each centroid is the mean of, None if not known.
         weights: `[C]`, how much each class of a task counts, None if all alike.
+        made_by: What made them, such as the backbone and its preprocessing; for the record.
 
     Example:
         >>> ClassCentroids([[1.0, 0.0], [0.0, 2.0]], ["cat", "dog"]).names
@@ -57,6 +58,7 @@ class ClassCentroids:
     groups: tuple[str, ...] | None
     images: np.ndarray | None
     weights: np.ndarray | None
+    made_by: dict[str, str]
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class ClassCentroids:
         groups: Sequence[str] | None = None,
         images: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        made_by: Mapping[str, str] | None = None,
     ) -> None:
         from fsl_basesel import checks  # it imports this module
 
@@ -76,6 +79,7 @@ class ClassCentroids:
             "groups": None if groups is None else tuple(str(group) for group in groups),
             "images": None if images is None else _image_counts(images, count),
             "weights": None if weights is None else _class_weights(weights, count),
+            "made_by": dict(made_by or {}),
         }
         if groups is not None and len(fields["groups"]) != count:
             raise InputError(

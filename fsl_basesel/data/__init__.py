@@ -1,5 +1,7 @@
 """Classes and images: the candidate pool, the novel task, and the sources they are made from."""
 
+from typing import TYPE_CHECKING, Any
+
 from fsl_basesel.data.arrays import from_arrays, from_features
 from fsl_basesel.data.datasets import dataset_labels, from_dataset
 from fsl_basesel.data.folder import image_folder
@@ -12,12 +14,16 @@ from fsl_basesel.data.glyphs import (
     glyphs,
 )
 from fsl_basesel.data.glyphs.render import Style
+from fsl_basesel.data.hugging_face import from_hugging_face
 from fsl_basesel.data.labelling import LabellingQueue, LabelsPending
 from fsl_basesel.data.novel import NovelTask, require_disjoint
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.data.reading import CorruptImageError
 from fsl_basesel.data.source import Dropped, ImageSet, ImageSource
 from fsl_basesel.data.splitting import split_classes
+
+if TYPE_CHECKING:
+    from fsl_basesel.data.chosen import chosen_folder, chosen_rows
 
 __all__ = [
     "ClassPool",
@@ -31,10 +37,13 @@ __all__ = [
     "LabelsPending",
     "NovelTask",
     "Style",
+    "chosen_folder",
+    "chosen_rows",
     "dataset_labels",
     "from_arrays",
     "from_dataset",
     "from_features",
+    "from_hugging_face",
     "glyph_codes",
     "glyph_groups",
     "glyph_splits",
@@ -43,3 +52,12 @@ __all__ = [
     "require_disjoint",
     "split_classes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """These need torchvision, which takes long to import."""
+    if name not in ("chosen_folder", "chosen_rows"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fsl_basesel.data import chosen
+
+    return getattr(chosen, name)

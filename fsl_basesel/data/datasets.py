@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import ConcatDataset, Subset
 
 from fsl_basesel.data.arrays import group_by_label
@@ -138,6 +139,19 @@ class DatasetSource(ReadSource):
                 )
             image = fit(upright(image, own_mode(image)), self._size)
         return as_tensor(image)
+
+    def with_transform(self, transform: Callable[[Any], torch.Tensor]) -> DatasetSource | None:
+        """The same pictures with a transform; None where the data set has one of its own."""
+        own = getattr(self._dataset, "transform", None) or getattr(
+            self._dataset, "transforms", None
+        )
+        if own is not None or self._transform is not None or not self._gives_pictures():
+            return None
+        return self.changed(_transform=transform, _size=None)  # type: ignore[return-value]
+
+    def _gives_pictures(self) -> bool:
+        item = self._dataset[int(self._first[0][0])]
+        return isinstance(item[0] if isinstance(item, tuple | list) else item, Image.Image)
 
     def describe(self, class_number: int, member: int) -> str:
         """Which image of the data set it is, and its file where the data set says."""

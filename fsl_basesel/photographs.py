@@ -1,0 +1,412 @@
+"""From photographs to class centroids: `embed`, its cache, and what it will take."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+import warnings
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from fsl_basesel.backbones import DEFAULT, Backbone, load_backbone
+from fsl_basesel.data.cache import cache_folder, fingerprint
+from fsl_basesel.data.reading import ReadSource, look_at_files
+from fsl_basesel.data.sources import Source, images_of
+from fsl_basesel.embedding import evaluation_mode, feature_batches
+from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import save_npz
+from fsl_basesel.similarity import ClassCentroids
+
+PRECISIONS = ("float32", "bfloat16")
+PIXELS = 1 << 20  # of a batch on a CPU: what is worked on stays near the cache
+FLUSH_SECONDS = 10.0  # features are written to the cache at least so often
+FLUSH_IMAGES = 4096
+_FORMAT = "fsl-basesel features 1"
+T = TypeVar("T")
+
+
+def embed(
+    source: Source,
+    backbone: str | nn.Module | Backbone | Callable[[Tensor], Tensor] = DEFAULT,
+    **options: Any,
+) -> ClassCentroids:
+    """Centroids of the classes of a source under a network.
+
+    Features are kept in the cache folder (`FSL_BASESEL_CACHE`), so that a second call is quick and
+    one that was killed goes on where it was. Started by `torchrun`, processes share the images, and
+    all of them return the same centroids.
+
+    Args:
+        source: a folder with one folder of pictures for each class, a source, pool or task of
+            `fsl_basesel.data`, a data set of torchvision, or one of Hugging Face `datasets` (or
+            the folder it was saved to).
+        backbone: see `load_backbone`.
+        options: see `EmbeddingJob`.
+
+    Example:
+        >>> from fsl_basesel.data import from_arrays
+        >>> source = from_arrays(torch.rand(4, 3, 32, 32), [0, 0, 1, 1], ["cat", "dog"])
+        >>> embed(source, size=32, cache=False)
+        ClassCentroids(2 classes, 1280 dimensions)
+    """
+    return EmbeddingJob(source, backbone, **options).centroids()
+
+
+def embed_texts(
+    names: Sequence[str],
+    backbone: str | Backbone,
+    template: str = "a photo of a {}.",
+    **options: Any,
+) -> ClassCentroids:
+    """Features of class names, for a network that knows text (`open_clip:NAME@TAG`).
+
+    Args:
+        names: class names.
+        backbone: see `load_backbone`.
+        template: the text in which a name takes the place of {}.
+        options: of `load_backbone`.
+    """
+    network = load_backbone(backbone, **options)
+    if network.texts is None:
+        raise InputError(
+            f"Expected a backbone that knows text, such as open_clip:ViT-B-32@openai, but got "
+            f"{network.name}; give a folder of pictures of the classes instead."
+        )
+    values = network.texts([template.replace("{}", name) for name in names])
+    return ClassCentroids(values, names, made_by=_made_by(network, f"text {template!r}"))
+
+
+@dataclass(frozen=True)
+class ImageFeatures:
+    """Features of images.
+
+    Attributes:
+        values: `[n, d]` float32, class after class.
+        labels: `[n]` int64, the class of each image.
+        names: names of the classes.
+    """
+
+    values: np.ndarray
+    labels: np.ndarray
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EmbeddingEstimate:
+    """What an embedding will take.
+
+    Attributes:
+        classes: number of classes.
+        images: images that are looked at.
+        cached: those of them whose features are in the cache already.
+        seconds: time for the others, as measured on some.
+        memory: bytes of the largest process.
+        disk: bytes of the cache.
+        backbone: name of the network.
+        preprocessing: what is done to the images.
+    """
+
+    classes: int
+    images: int
+    cached: int
+    seconds: float
+    memory: int
+    disk: int
+    backbone: str
+    preprocessing: str
+
+
+class EmbeddingJob:
+    """Some images of each class of a source, and the network they go through.
+
+    Args:
+        source: see `embed`.
+        backbone: see `load_backbone`.
+        per_class: images of each class that are looked at, or all where a class has fewer; None is
+            all. A `NovelTask` shows its support images.
+        seed: seed of the draw of images, where the source does not have an order of its own.
+        size: see `load_backbone`.
+        normalize: see `load_backbone`.
+        download: see `load_backbone`.
+        precision: "float32" or "bfloat16".
+        device: "auto" is a GPU if there is one.
+        batch_size: images of a batch; by default as fits the device.
+        workers: on a CPU threads that read images and run the network, else processes that read
+            images; by default one for each core. The features do not depend on it.
+        on_corrupt: "raise" or "skip" for images that cannot be read.
+        cache: whether to keep features in the cache folder and use those that are there.
+        title: what progress is reported as.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        backbone: str | nn.Module | Backbone | Callable[[Tensor], Tensor] = DEFAULT,
+        *,
+        per_class: int | None = 50,
+        seed: int = 0,
+        size: int | None = None,
+        normalize: str | None = None,
+        download: bool = False,
+        precision: str = "float32",
+        device: str | torch.device = "auto",
+        batch_size: int | None = None,
+        workers: int | None = None,
+        on_corrupt: str = "raise",
+        cache: bool = True,
+        title: str = "images",
+    ) -> None:
+        if precision not in PRECISIONS:
+            raise InputError(
+                f"Expected `precision` to be one of {', '.join(PRECISIONS)} but got {precision!r}."
+            )
+        self.backbone = load_backbone(backbone, size=size, normalize=normalize, download=download)
+        preprocessing = self.backbone.preprocessing
+        self.images, self._ready = images_of(source, preprocessing, per_class, seed, on_corrupt)
+        self.names, self.groups = self.images.source.names, self.images.source.groups
+        self.precision, self.device = precision, _device(device)
+        fitting = 256 if self.device.type != "cpu" else min(32, PIXELS // preprocessing.size**2)
+        self.batch_size = (
+            max(1, 1 << (fitting.bit_length() - 1)) if batch_size is None else batch_size
+        )
+        self.workers = min(8, _cores()) if workers is None else workers
+        self.title = title
+        self._store = _Store(self._key(), self._positions) if cache else None
+
+    def _key(self) -> str:
+        images, source = self.images, self.images.source
+        drawn: list[str | bytes] = [images.classes.tobytes(), images.items.tobytes()]
+        files = source.files(images.classes, images.items) if isinstance(source, ReadSource) else []
+        settings = (self.precision, self.device.type, self.batch_size)
+        parts = [self.backbone.identity, str(self.backbone.preprocessing), repr(settings)]
+        return fingerprint([source.fingerprint, *drawn, *look_at_files(files), *parts])
+
+    def _positions(self, number: int) -> np.ndarray:
+        start = number * self.batch_size
+        return np.arange(start, min(start + self.batch_size, len(self.images)))
+
+    def centroids(self) -> ClassCentroids:
+        """Mean feature of every class; memory does not grow with the number of images."""
+        labels = self.images.labels
+
+        def add_up(positions: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            classes, first = np.unique(labels[positions], return_index=True)  # class after class
+            return classes, np.add.reduceat(rows, first, axis=0, dtype=np.float64)
+
+        parts = self._run(add_up)
+        total = np.zeros((len(self.names), parts[0][1].shape[1]))
+        for number in range(len(parts)):  # in one order, so that processes do not change the sums
+            classes, sums = parts[number]
+            total[classes] += sums
+        counts = np.bincount(labels, minlength=len(self.names))
+        origin = _made_by(self.backbone, str(self.backbone.preprocessing))
+        values = total / counts[:, None]
+        return ClassCentroids(values, self.names, self.groups, counts, made_by=origin)
+
+    def features(self) -> ImageFeatures:
+        """The feature of every image."""
+        parts = self._run(lambda positions, rows: rows)
+        values = np.concatenate([parts[number] for number in range(len(parts))])
+        return ImageFeatures(values, self.images.labels, self.names)
+
+    def _run(self, reduce: Callable[[np.ndarray, np.ndarray], T]) -> dict[int, T]:
+        """What `reduce` makes of (positions, features) of every batch, on all processes."""
+        found: dict[int, T] = {}
+        with _processes() as (rank, world):
+            for number, rows in () if self._store is None else self._store.batches(rank, world):
+                found[number] = reduce(self._positions(number), rows)
+            for positions, rows in self._batches(rank, world, found):
+                number = int(positions[0]) // self.batch_size
+                found[number] = reduce(positions, rows)
+                if self._store is not None:
+                    self._store.add(number, rows)
+            if self._store is not None:
+                self._store.flush()
+            return _gathered(found, world)
+
+    def _batches(
+        self, rank: int, world: int, done: Container[int]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        module, extract = self.backbone.for_inference(self.device)
+        batches = feature_batches(
+            self.images,
+            extract,
+            batch_size=self.batch_size,
+            module=module,
+            device=self.device,
+            precision=self._precision,
+            convert=self._convert,
+            rank=rank,
+            world=world,
+            done=done,
+            title=self.title,
+            **self._parallel(),
+        )
+        with evaluation_mode(module):
+            for positions, features in batches:
+                rows = features.float().cpu().numpy()
+                bad = np.flatnonzero(~np.isfinite(rows).all(1))
+                if len(bad):
+                    name = self.names[self.images.labels[positions[bad[0]]]]
+                    raise InputError(
+                        f"Expected finite features but {self.backbone.name} gave others for an "
+                        f"image of class {name!r}; try precision float32, or check its weights."
+                    )
+                yield positions, rows
+
+    def _parallel(self) -> dict[str, Any]:
+        if self.device.type == "cpu":
+            return {"threads": max(1, self.workers)}
+        return {"num_workers": self.workers, "pin_memory": self.device.type == "cuda"}
+
+    def _convert(self, images: Tensor) -> Tensor:
+        if not self._ready:
+            images = self.backbone.preprocessing.of_images(images)
+        return images.contiguous(memory_format=torch.channels_last)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
+
+    def estimate(self) -> EmbeddingEstimate:
+        """How long it will take and what it needs, by trying some images."""
+        cached = 0 if self._store is None else sum(len(rows) for _, rows in self._store.batches())
+        count, cores = len(self.images), max(1, min(self.workers, _cores()))
+        tried = self._positions(0)[:8]
+        module, extract = self.backbone.for_inference(self.device)
+        before = torch.get_num_threads()
+        torch.set_num_threads(1 if self.device.type == "cpu" else before)
+        try:
+            with evaluation_mode(module), torch.no_grad(), self._precision():
+                started = time.perf_counter()
+                batch = self._convert(self.images.batch(tried)[0])
+                reading = (time.perf_counter() - started) / len(tried)
+                batch = batch.to(self.device)
+                width = extract(batch[:1]).flatten(1).cpu().shape[1]
+                started = time.perf_counter()
+                extract(batch).flatten(1).cpu()
+                running = (time.perf_counter() - started) / len(tried)
+        finally:
+            torch.set_num_threads(before)
+        apart = self.device.type != "cpu"  # reading goes on while a GPU works
+        each = max(running, reading / cores) if apart else (running + reading) / cores
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        image = batch.element_size() * batch[0].nelement()
+        return EmbeddingEstimate(
+            classes=len(self.names),
+            images=count,
+            cached=cached,
+            seconds=(count - cached) * each / int(os.environ.get("WORLD_SIZE", "1")),
+            memory=used + 2 * cores * self.batch_size * image + 8 * width * len(self.names),
+            disk=4 * width * count if self._store is not None else 0,
+            backbone=self.backbone.name,
+            preprocessing=str(self.backbone.preprocessing),
+        )
+
+
+class _Store:
+    """Features of batches in the cache folder, in files that are written whole and never changed.
+
+    Args:
+        key: what they are features of.
+        positions: which images a batch has.
+    """
+
+    def __init__(self, key: str, positions: Callable[[int], np.ndarray]) -> None:
+        self._folder = cache_folder() / "embeddings" / key
+        self._positions = positions
+        self._waiting: dict[int, np.ndarray] = {}
+        self._flushed = time.monotonic()
+        self._works = True
+
+    def batches(self, rank: int = 0, world: int = 1) -> Iterator[tuple[int, np.ndarray]]:
+        """Every batch of this process that is there."""
+        seen: set[int] = set()
+        for path in self._files():
+            try:
+                with np.load(path, allow_pickle=False) as file:
+                    numbers, rows = file["numbers"].tolist(), file["rows"]
+                    whole = str(file["format"]) == _FORMAT
+            except Exception:  # damaged: its batches are done again
+                continue
+            ends = np.cumsum([len(self._positions(number)) for number in numbers])
+            if whole and len(rows) == ends[-1]:
+                for number, part in zip(numbers, np.split(rows, ends[:-1]), strict=True):
+                    if number % world == rank and number not in seen:
+                        seen.add(number)
+                        yield number, part
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("[0-9]*.npz"))
+
+    def add(self, number: int, rows: np.ndarray) -> None:
+        """Keep the features of a batch."""
+        self._waiting[number] = rows
+        late = time.monotonic() - self._flushed > FLUSH_SECONDS
+        if late or sum(map(len, self._waiting.values())) >= FLUSH_IMAGES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; without a disk that can be written the features are not kept."""
+        numbers = sorted(self._waiting)
+        rows = [self._waiting.pop(number) for number in numbers]
+        self._flushed = time.monotonic()
+        if not numbers or not self._works:
+            return
+        path = self._folder / f"{numbers[0]:07d}-{numbers[-1]:07d}-{len(numbers)}.npz"
+        try:
+            save_npz(path, _FORMAT, numbers=np.array(numbers), rows=np.concatenate(rows))
+        except OSError as error:
+            self._works = False
+            warnings.warn(f"Features are not kept: {error}", stacklevel=2)
+
+
+def _made_by(backbone: Backbone, preprocessing: str) -> dict[str, str]:
+    return {"backbone": backbone.name, "preprocessing": preprocessing}
+
+
+@contextmanager
+def _processes() -> Iterator[tuple[int, int]]:
+    """Number of this process and of all; those of `torchrun` are connected for a while."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        yield torch.distributed.get_rank(), torch.distributed.get_world_size()
+    elif int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
+        torch.distributed.init_process_group("gloo")
+        try:
+            yield torch.distributed.get_rank(), torch.distributed.get_world_size()
+        finally:
+            torch.distributed.destroy_process_group()
+    else:
+        yield 0, 1
+
+
+def _gathered(found: dict[int, T], world: int) -> dict[int, T]:
+    """The results of all processes, on each of them."""
+    if world == 1:
+        return found
+    parts: list[dict[int, T]] = [{} for _ in range(world)]
+    torch.distributed.all_gather_object(parts, found)
+    return {number: value for part in parts for number, value in part.items()}
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if device != "auto":
+        return torch.device(device)
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cpu")
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
