@@ -48,7 +48,7 @@ _TURNS = {
 def extensions() -> tuple[str, ...]:
     """Endings of the files that can be read here as pictures, in lower case."""
     with suppress(ImportError):
-        import pillow_heif  # type: ignore[import-not-found]
+        import pillow_heif
 
         pillow_heif.register_heif_opener()
     Image.init()
