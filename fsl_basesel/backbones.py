@@ -224,7 +224,7 @@ def _find(name: Any, size: int | None, download: bool) -> Backbone:
         )
     if rest and "/" not in kind:
         return _function(text, kind, rest, plain)
-    near = difflib.get_close_matches(text, VARIANTS, 1)
+    near = sorted(difflib.get_close_matches(text, VARIANTS, 5))
     hint = f"; did you mean {near[0]}?" if near else "."
     raise InputError(f"Expected a backbone as {', '.join(KINDS)} but got {text!r}{hint}")
 
@@ -235,9 +235,7 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
     try:
         known = models.get_model_weights(name)
     except ValueError:
-        near = difflib.get_close_matches(name, models.list_models(), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"Expected a network of torchvision but got {name!r}{hint}.") from None
+        raise _unknown("torchvision", name, models.list_models()) from None
     is_file = weights.lower().endswith(_STATE_FILES)
     if weights and not is_file and weights not in (RANDOM, *known.__members__):
         raise InputError(
@@ -245,6 +243,10 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
             f"file but got {weights!r}."
         )
     entry = known[weights] if weights in known.__members__ else known.DEFAULT
+    preset = entry.transforms()
+    needed = ("crop_size", "resize_size", "mean", "std", "interpolation")
+    if not all(hasattr(preset, part) for part in needed):
+        raise InputError(f"Expected a network that classifies images but {name} does not.")
     with _seeded():
         module = models.get_model(name, weights=None)
     if weights != RANDOM:
@@ -255,10 +257,6 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
                 _require(download, text, path)
                 torch.hub.load_state_dict_from_url(entry.url, progress=False, check_hash=True)
         _load_state(module, path)
-    preset = entry.transforms()
-    needed = ("crop_size", "resize_size", "mean", "std", "interpolation")
-    if not all(hasattr(preset, part) for part in needed):
-        raise InputError(f"Expected a network that classifies images but {name} does not.")
     preprocessing = Preprocessing(
         preset.crop_size[0],
         preset.resize_size[0],
@@ -285,9 +283,7 @@ def _without_classifier(module: nn.Module, text: str) -> None:
 def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
     timm = _installed("timm", "timm")
     if not timm.is_model(name):
-        near = timm.list_models(f"*{name}*")[:3]
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise InputError(f"Expected a network of timm but got {name!r}{hint}.")
+        raise _unknown("timm", name, timm.list_models())
     with _seeded():
         module = timm.create_model(name, pretrained=False, num_classes=0)
     if weights and weights != RANDOM:
@@ -316,9 +312,7 @@ def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
 def _open_clip(text: str, name: str, weights: str, download: bool) -> Backbone:
     open_clip = _installed("open_clip", "clip")
     if name not in open_clip.list_models():
-        near = difflib.get_close_matches(name, open_clip.list_models(), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"Expected a network of open_clip but got {name!r}{hint}.")
+        raise _unknown("open_clip", name, open_clip.list_models())
     tags = open_clip.list_pretrained_tags_by_model(name)
     if weights != RANDOM and weights not in tags and not os.path.isfile(weights):
         raise InputError(
@@ -395,6 +389,12 @@ _LIBRARIES: dict[str, Callable[[str, str, str, bool], Backbone]] = {
     "timm": _timm,
     "open_clip": _open_clip,
 }
+
+
+def _unknown(library: str, name: str, known: Sequence[str]) -> InputError:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return InputError(f"Expected a network of {library} but got {name!r}{hint}")
 
 
 def _installed(module: str, extra: str) -> Any:
