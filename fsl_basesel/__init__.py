@@ -16,9 +16,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsl_basesel.backbones import load_backbone
     from fsl_basesel.bounds import Certificate, Guarantee, certify, upper_bound
     from fsl_basesel.data.pool import ClassPool
     from fsl_basesel.errors import InputError
+    from fsl_basesel.photographs import EmbeddingJob, embed, embed_texts
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selecting import FrontierRow, frontier, select, select_grid
     from fsl_basesel.selection import Explanation, Selection
@@ -45,6 +47,8 @@ _NAMES = {
     "bounds": ("Certificate", "Guarantee", "certify", "upper_bound"),
     "data.pool": ("ClassPool",),
     "errors": ("InputError",),
+    "backbones": ("load_backbone",),
+    "photographs": ("EmbeddingJob", "embed", "embed_texts"),
     "problem": ("SelectionProblem",),
     "selecting": ("FrontierRow", "frontier", "select", "select_grid"),
     "selection": ("Explanation", "Selection"),
@@ -65,6 +69,7 @@ __all__ = [
     "ClassPool",
     "ContinuousDoubleGreedy",
     "DomainSimilarity",
+    "EmbeddingJob",
     "Explanation",
     "FrontierRow",
     "GreedyOnNovelClass",
@@ -82,7 +87,10 @@ __all__ = [
     "WithSwaps",
     "certify",
     "class_centroids",
+    "embed",
+    "embed_texts",
     "frontier",
+    "load_backbone",
     "methods",
     "register",
     "select",

@@ -17,6 +17,7 @@ from fsl_basesel.limits import Limits, group_labels, group_numbers, limits_of
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.similarity import (
     ArrayLike,
+    ClassCentroids,
     SimilarityFunction,
     Space,
     as_matrix,
@@ -55,6 +56,7 @@ class Matrix:
         centroids: Of candidates and novel classes, where the similarities come from them.
         space: In which a similarity with a name compares them.
         tensors: Whether they came as tensors, so that answers are tensors too.
+        made_by: What made the centroids (backbone, preprocessing), where it is known.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Matrix:
         centroids: tuple[np.ndarray, np.ndarray] | None = None,
         space: Space | None = None,
         tensors: bool = False,
+        made_by: dict[str, str] | None = None,
     ) -> None:
         by_candidate.flags.writeable = False
         self.by_candidate = by_candidate
@@ -75,6 +78,7 @@ class Matrix:
         self.centroids = centroids
         self.space = space
         self.tensors = tensors
+        self.made_by = made_by or {}
         self.kept: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
@@ -95,10 +99,8 @@ class Matrix:
 
     def part(self, by_candidate: np.ndarray, rows: Rows) -> Matrix:
         """The same for some of the novel classes."""
-        names, novel_names = self.names, self.novel_names
-        return Matrix(
-            by_candidate, rows, names, novel_names, self.centroids, self.space, self.tensors
-        )
+        known = (self.names, self.novel_names, self.centroids, self.space, self.tensors)
+        return Matrix(by_candidate, rows, *known, self.made_by)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: without what can be computed again."""
@@ -232,8 +234,8 @@ class SelectionProblem:
     @classmethod
     def from_centroids(
         cls,
-        candidates: ArrayLike,
-        novel: ArrayLike | None = None,
+        candidates: ArrayLike | ClassCentroids,
+        novel: ArrayLike | ClassCentroids | None = None,
         m: int | None = None,
         k: int = 3,
         lam: float = 0.0,
@@ -250,7 +252,8 @@ class SelectionProblem:
 
         Args:
             candidates: `|B| x d` class centroids; kept for methods that need them, like those
-                of `novel`, and not copied: do not write to them.
+                of `novel`, and not copied: do not write to them. `ClassCentroids`, as `embed`
+                returns them, bring their names along, those of the task also their weights.
             novel: `|N| x d` class centroids; None is General Selection, where the candidates
                 themselves stand for the classes to come.
             m: As for the class.
@@ -276,6 +279,21 @@ class SelectionProblem:
             >>> problem.value([0, 1]), problem.value([2, 3])
             (1.0, 0.0)
         """
+        made_by: dict[str, str] = {}
+        if isinstance(candidates, ClassCentroids):
+            names = candidates.names if names is None else names
+            made_by = candidates.made_by
+            candidates = candidates.values
+        if isinstance(novel, ClassCentroids):
+            novel_names = novel.names if novel_names is None else novel_names
+            settings = {"weights": novel.weights} | settings
+            by = made_by.get("backbone"), novel.made_by.get("backbone")
+            if None not in by and by[0] != by[1]:
+                raise InputError(
+                    f"Expected candidates and novel classes from one backbone but got {by[0]} and "
+                    f"{by[1]}; embed both with the same one."
+                )
+            novel = novel.values
         base = as_matrix(candidates, "candidates", "classes", "dimensions")
         general = novel is None
         target = base if novel is None else as_matrix(novel, "novel", "classes", "dimensions")
@@ -309,7 +327,10 @@ class SelectionProblem:
         tensors = is_tensor(candidates) or is_tensor(novel)
         problem = object.__new__(cls)
         problem._set(
-            Matrix(by_candidate, rows, base_names, target_names, (base, target), space, tensors),
+            Matrix(
+                *(by_candidate, rows, base_names, target_names),
+                *((base, target), space, tensors, made_by),
+            ),
             **{"m": m, "k": k, "lam": lam} | settings,
         )
         return problem

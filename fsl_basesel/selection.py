@@ -169,6 +169,7 @@ class Selection:
                 "n_candidates": problem.n_candidates,
                 "n_novel": problem.n_novel,
                 "selected": list(problem.selected),
+                **problem.matrix.made_by,
                 **(settings or {}),
             },
             seed=seed,

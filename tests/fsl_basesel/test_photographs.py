@@ -77,19 +77,24 @@ def network() -> nn.Module:
 SMALL: dict[str, Any] = {"size": 16, "normalize": "none", "per_class": 6}
 
 
-def test_animals_choose_animals_in_either_precision(photos: Path) -> None:
+def test_animals_choose_animals_in_either_precision(photos: Path, tmp_path: Path) -> None:
     """The main use: which of these folders serve my task?"""
     chosen = {}
     for precision in ("float32", "bfloat16"):
         options: dict[str, Any] = {"size": 128, "per_class": 8, "precision": precision}
         pool, task = (embed(photos / part, **options) for part in ("pool", "task"))
         assert len(pool) == 19
-        problem = fb.SelectionProblem.from_centroids(
-            pool.values, task.values, m=5, k=2, names=pool.names, novel_names=task.names
-        )
-        chosen[precision] = set(fb.select(problem).names)
+        selection = fb.select(fb.SelectionProblem.from_centroids(pool, task, m=5, k=2))
+        chosen[precision] = set(selection.names)
+        assert selection.hyperparameters["backbone"] == "efficientnet-lite0"
+        assert selection.hyperparameters["similarity"] == "cosine"
+        assert "crop 128" in selection.hyperparameters["preprocessing"]
+        assert fb.Selection.load(selection.save(tmp_path / "x.json")) == selection
     assert chosen["float32"] <= set(ANIMALS)
     assert chosen["bfloat16"] == chosen["float32"]
+    other = embed(photos / "task", network(), **SMALL)
+    with pytest.raises(InputError, match="from one backbone but got efficientnet-lite0 and"):
+        fb.SelectionProblem.from_centroids(pool, other, m=5)
 
 
 def test_centroids_are_the_means_of_a_plain_torchvision_loop(photos: Path) -> None:
