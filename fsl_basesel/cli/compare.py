@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B,C",
         help=f"some of {', '.join(fb.methods())} (all that apply)",
     )
-    search.add_argument("--seed", type=int, default=0, help="seed of randomised methods (0)")
+    search.add_argument("--seed", type=int, default=0, help="seed of randomized methods (0)")
     output.add_output_arguments(parser, "the comparison")
 
 

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"one of {', '.join(fb.methods())} (%(default)s)",
     )
-    search.add_argument("--seed", type=int, default=0, help="seed of randomised methods (0)")
+    search.add_argument("--seed", type=int, default=0, help="seed of randomized methods (0)")
     search.add_argument(
         "--gap",
         type=float,
