@@ -41,10 +41,11 @@ def clock(work, times=1):
 for line in sys.stdin:
     n_novel, n_candidates, m, k = json.loads(line)
     rng = np.random.default_rng(0)
-    problem = fb.SelectionProblem.from_centroids(
-        draw(n_candidates), draw(n_novel), m=m, k=k, lam=0.2
-    )
-    matrix = problem.columns.T
+    candidates, novel = draw(n_candidates), draw(n_novel)
+    candidates /= np.linalg.norm(candidates, axis=1, keepdims=True)
+    novel /= np.linalg.norm(novel, axis=1, keepdims=True)
+    matrix = novel @ candidates.T
+    problem = fb.SelectionProblem(matrix, m=m, k=k, lam=0.2)
     x = 0.5 * np.random.default_rng(1).random(n_candidates)
     problem.gradient(x)
     gradient, _ = clock(lambda: problem.gradient(x), 20)

@@ -212,8 +212,10 @@ def refresh(
                 n = lists.starts[row + 1] - start
                 for i in range(n):
                     along[i * LANES + lane] = x[lists.columns[start + i]]
-                    value = lists.values[start + i] - lists.floor
-                    q[i * LANES + lane] = value if i >= own else 0.0
+                for i in range(own):
+                    q[i * LANES + lane] = 0.0
+                for i in range(own, n):
+                    q[i * LANES + lane] = lists.values[start + i] - lists.floor
                 along[own * LANES + lane] = 0.0
             for i in range(n, longest):
                 along[i * LANES + lane] = 0.0

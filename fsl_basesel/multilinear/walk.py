@@ -22,7 +22,7 @@ import numpy as np
 from fsl_basesel.compiled import inlined, kernel
 from fsl_basesel.multilinear.vectors import LANES, load, store
 
-STRIP = 32  # positions between two looks at how much probability is left
+STRIP = 8  # positions between the first looks at how much probability is left
 CHUNK = 64  # positions whose states are kept
 
 
@@ -92,13 +92,13 @@ def walk(
                         state = load(p, CHUNK * width + j)
                         store(marks, mark + j, state)
                         store(p, j, state)
-                end = min(n + STRIP, length - at)
+                end = min(n + max(STRIP, (at + n) // 4), min(CHUNK, length - at))
                 for lane in range(rows):
                     for i in range(at + n, at + end):
                         x[i * LANES + lane] = points[s, order[first + lane, i]]
                 forward(p, x, at, n, end, width)
                 n = end
-                if most_left(p, n * width, width, rows) < epsilon:
+                if all_done(p, n * width, width, rows, epsilon):
                     break
             w[:] = 0.0
             while True:
@@ -156,12 +156,14 @@ def backward(
 
 
 @inlined
-def most_left(p: np.ndarray, at: int, width: int, rows: int) -> float:
-    """The largest probability, over the rows, of having at most K entries."""
-    most = 0.0
-    for lane in range(rows):
+def all_done(p: np.ndarray, at: int, width: int, rows: int, epsilon: float) -> bool:
+    """Whether every row has more than K entries but for a probability below epsilon."""
+    done = True
+    lane = 0
+    while done and lane < rows:
         left = 0.0
-        for j in range(0, width, LANES):
-            left += p[at + j + lane]
-        most = max(most, left)
-    return most
+        for j in range(lane, width, LANES):
+            left += p[at + j]
+        done = left < epsilon
+        lane += 1
+    return done
