@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (PROC / "self" / "smaps_rollup").exists():
         parser.error("Expected Linux 4.14 or later, whose /proc has smaps_rollup, but it has none.")
     with tempfile.TemporaryDirectory() as folder:
-        demo = [sys.executable, "-m", "fsl_basesel.cli", "demo", "--out", folder]
+        demo = [sys.executable, "-m", "fsl_basesel", "demo", "--out-dir", folder]
         code, peak, seconds = watch(args.command or demo)
     each = " + ".join(f"{size / 2**20:.0f}" for size in peak.each if size >= 2**20)
     print(

@@ -15,6 +15,7 @@ import numpy as np
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
+from fsl_basesel.limits import first_allowed
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors.base import seeded
@@ -97,7 +98,8 @@ def controls(
     inside = task_domain(groups, novel_groups)
     if inside is not None and 0 < inside[problem.unselected].sum() < len(problem.unselected):
         found.append(_drawn(problem, DOMAIN, inside, draws, seed))
-    everything = problem.replace(m=len(problem.unselected))
+    nothing = {"budget": None, "include": (), "at_most": None, "at_least": None}
+    everything = problem.replace(m=len(problem.unselected), **nothing)
     value = everything.value(problem.unselected)
     return [*found, Control(POOL, problem.n_candidates, (value,))]
 
@@ -106,9 +108,14 @@ def _drawn(
     problem: SelectionProblem, kind: str, inside: np.ndarray | None, draws: int, seed: int
 ) -> Control:
     generator = seeded(seed)
-    sets = [random_set(problem.unselected, problem.m, generator, inside) for _ in range(draws)]
+    everything = len(problem.unselected)
+    orders = [
+        np.array(random_set(problem.unselected, everything, generator, inside))
+        for _ in range(draws)
+    ]
+    sets = [first_allowed(problem, order) for order in orders]
     values = tuple(problem.value(chosen) for chosen in sets)
-    return Control(kind, problem.m + len(problem.selected), values)
+    return Control(kind, len(sets[0]) + len(problem.selected), values)
 
 
 def task_domain(

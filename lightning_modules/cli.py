@@ -12,16 +12,12 @@ from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
+from fsl_basesel.cli.fit import DESCRIPTION, FLAGS
 from fsl_basesel.errors import InputError
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
 from lightning_modules.classifier import BaseClassifier
 from lightning_modules.data import BaseClassDataModule
-
-DESCRIPTION = (
-    "Train on base classes that are chosen during the run. The settings come from a YAML file and "
-    "from options; the same command, run again, resumes the run."
-)
 
 
 class FitCLI(LightningCLI):
@@ -55,16 +51,8 @@ class FitCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """The run's folder and the checkpoint to resume from."""
-        parser.add_argument(
-            "--run", type=str, default="runs/fit", help="folder of the run (default: runs/fit)"
-        )
-        parser.add_argument(
-            "--ckpt_path",
-            type=str,
-            default="last",
-            help="checkpoint to resume from; `last` is the last one of the run, if there is one, "
-            "and `none` starts anew (default: last)",
-        )
+        for flag, (default, text) in FLAGS.items():
+            parser.add_argument(flag, type=str, default=default, help=text)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse; an error is one line, not the whole list of options before it."""

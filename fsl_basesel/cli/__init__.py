@@ -13,7 +13,9 @@ from typing import Any, NoReturn
 
 COMMANDS = {
     "select": "choose the base classes for a task and say how good the choice provably is",
+    "embed": "class centroids of a folder of pictures, as a file for `select`",
     "compare": "run several methods on the same problem: value, share of the bound, seconds",
+    "frontier": "value and bound against the budget, or the number of classes",
     "suggest": "k and lam for `select` from the accuracies of models on random base sets",
     "demo": "train networks on the classes of every method, compare them, write a report",
     "fit": "train on base classes that are chosen during the run, described by a YAML file",
@@ -61,6 +63,7 @@ def build_parser() -> CommandParser:
         "and prove how good the choice is.",
         epilog="examples:\n"
         "  fsl-basesel demo\n"
+        "  fsl-basesel select photos/pool --novel photos/task -m 10 -k 1 --report chosen\n"
         "  fsl-basesel select pool.npz --novel task.npz -m 100 -k 3 --out chosen.json\n"
         "  fsl-basesel compare pool.npz --novel task.npz -m 100 -k 3\n\n"
         "`fsl-basesel COMMAND --help` tells more.",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import fsl_basesel as fb
-from fsl_basesel.cli import output, tables
-from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_problem
-from fsl_basesel.cli.tables import Outcome
+from fsl_basesel.cli import output
+from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs, defaults
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.writing import csv_text
-from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors import selector_class
-from fsl_basesel.selectors.paper_rule import recommended
+
+if TYPE_CHECKING:
+    from fsl_basesel.cli.screen import Outcome
+    from fsl_basesel.controls import Control
+    from fsl_basesel.problem import SelectionProblem
 
 EXAMPLES = """\
 examples:
@@ -46,21 +47,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, print, save."""
+    from fsl_basesel.controls import controls, doubts
+
     out = output.check_out(args.out)
-    with output.working("Reading files, computing similarities"):
-        problem = build_problem(args)
+    with output.working("Reading the input, computing similarities"):
+        inputs = build_inputs(args)
+    problem = inputs.problem
     methods = chosen_methods(args.methods, problem)
     outcomes = compare(problem, methods, args.seed)
-    texts = {"json": to_json, "csv": to_csv}
+    found = controls(problem, *inputs.groups)
+
+    def text(format: str) -> str:
+        return to_csv(outcomes) if format == "csv" else to_json(problem, outcomes, found)
+
     if out is not None:
-        output.save_text(out, texts[out.suffix.lower()[1:]](problem, outcomes))
+        output.save_text(out, text(out.suffix.lower()[1:]))
     if args.format == "table":
-        screen = output.PlainConsole()
-        tables.print_comparison(screen, problem, outcomes)
+        from fsl_basesel.cli import screen
+
+        console = screen.PlainConsole()
+        screen.print_comparison(console, problem, outcomes)
+        best = max(outcomes, key=lambda outcome: outcome.selection.value)
+        screen.print_controls(console, best.selection.value, best.upper_bound, found)
         if out is not None:
-            screen.print(f"Saved to {out}", style="dim", soft_wrap=True)
+            console.print(f"Saved to {out}", style="dim", soft_wrap=True)
+        about = doubts(problem, best.selection, found[0], inputs.trained)
+        output.note([*about, *defaults(args)])
     else:
-        output.print_text(texts[args.format](problem, outcomes))
+        output.print_text(text(args.format))
     return 0
 
 
@@ -70,6 +84,8 @@ def chosen_methods(listed: str | None, problem: SelectionProblem) -> list[str]:
     Raises:
         InputError: A name that is no method, or none at all.
     """
+    from fsl_basesel.selectors import selector_class
+
     known = fb.methods()
     if listed is None:
         return [
@@ -87,6 +103,8 @@ def chosen_methods(listed: str | None, problem: SelectionProblem) -> list[str]:
 
 def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> list[Outcome]:
     """Run each method once; the bound is the best that any of them, or a certificate, proved."""
+    from fsl_basesel.cli.screen import Outcome
+
     with output.working("Loading the compiled kernels"):
         warm_up(problem, methods)
     selections = []
@@ -102,6 +120,10 @@ def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> lis
 
 def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
     """Run the methods on two of the novel classes, so that times hold no compilation."""
+    from fsl_basesel.problem import SelectionProblem
+    from fsl_basesel.selectors import selector_class
+    from fsl_basesel.selectors.paper_rule import recommended
+
     rows = problem.by_candidate[:, :2].T
     tiny = SelectionProblem(rows, m=min(2, problem.m), k=problem.k, lam=problem.lam)
     for method in methods:
@@ -109,7 +131,9 @@ def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
             fb.select(tiny, recommended(problem) if method == "paper" else method, certify=False)
 
 
-def to_json(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
+def to_json(
+    problem: SelectionProblem, outcomes: Sequence[Outcome], found: Sequence[Control]
+) -> str:
     """The comparison as JSON, every method with its picks."""
     methods = [
         {
@@ -136,12 +160,18 @@ def to_json(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
         },
         "upper_bound": outcomes[0].upper_bound,
         "methods": methods,
+        "controls": [
+            {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
+            for one in found
+        ],
     }
     return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def to_csv(problem: SelectionProblem, outcomes: Sequence[Outcome]) -> str:
+def to_csv(outcomes: Sequence[Outcome]) -> str:
     """The comparison as CSV, one line per method."""
+    from fsl_basesel.files.writing import csv_text
+
     return csv_text(
         {
             "method": outcome.selection.method,

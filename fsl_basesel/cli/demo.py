@@ -8,15 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-from rich.text import Text
-
-import fsl_basesel as fb
-from fsl_basesel.cli import output, reproduce, tables
-from fsl_basesel.data.glyphs import DOMAINS, glyph_codes
-from fsl_basesel.files.writing import csv_text
+from fsl_basesel.cli import output, reproduce
 
 if TYPE_CHECKING:
+    from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.selection import Selection
     from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
     from lightning_modules.experiments.plan import Experiment, TableRow
     from lightning_modules.experiments.store import ResultStore
@@ -42,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument(
         "--domain",
-        choices=DOMAINS,
+        choices=("plain", "transfer", "fine"),
         default="fine",
         help="novel characters at random (plain), of scripts that no candidate has (transfer), or "
         "accented Latin letters (fine); default %(default)s",
@@ -55,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="networks side by side (%(default)s)",
     )
     parser.add_argument(
-        "--out", default="runs/demo", metavar="DIR", help="where results go (%(default)s)"
+        "--out-dir", default="runs/demo", metavar="DIR", help="where results go (%(default)s)"
     )
     parser.add_argument(
         "--config", metavar="FILE", default="demo", help="another experiment than this one"
@@ -64,13 +60,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, compare, cold start, explain, report."""
+    from rich.text import Text
+
+    from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.data.glyphs import glyph_codes
+    from fsl_basesel.selection import Selection
     from lightning_modules.experiments import plan
     from lightning_modules.experiments.store import ResultStore
 
     start = time.perf_counter()
-    screen = output.PlainConsole()
+    screen = PlainConsole()
     experiment = reproduce.load_only(args.config, args.domain, repeats=args.repeats)
-    folder = Path(args.out) / args.domain
+    folder = Path(args.out_dir) / args.domain
     store = ResultStore(folder)
     rows = experiment.rows()
     trials = list(plan.each_trial(rows))
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
         stages = cold_start_run(first, schedule, k=3, folder=folder)
     _print_stages(screen, *stages)
-    selection = fb.Selection.load(folder / f"selection-stage-{len(schedule)}.json")
+    selection = Selection.load(folder / f"selection-stage-{len(schedule)}.json")
     print_reasons(screen, selection)
     page = _report(experiment, rows, store, folder)
     seconds = time.perf_counter() - start
@@ -103,16 +104,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_comparison(
-    screen: output.PlainConsole, experiment: Experiment, rows: list[TableRow], store: ResultStore
+    screen: PlainConsole, experiment: Experiment, rows: list[TableRow], store: ResultStore
 ) -> None:
     """Accuracy of each method, its paired difference, and how good its selections provably are."""
+    from rich.text import Text
+
+    from fsl_basesel.cli.screen import new_table
     from fsl_basesel.report.paired import points, summarise
     from lightning_modules.experiments.result_tables import result_rows
 
     results = result_rows(experiment, rows, store)
     shots = experiment.shots
     head = experiment.heads[0]
-    table = tables.new_table()
+    table = new_table()
     table.add_column("method", no_wrap=True)
     for count in shots:
         table.add_column(f"{count}-shot, %", justify="right", no_wrap=True)
@@ -146,13 +150,15 @@ def _ways(rows: list[TableRow]) -> int:
 
 
 def _print_stages(
-    screen: output.PlainConsole, selection: ColdStartSelection, evaluation: NovelEvaluation
+    screen: PlainConsole, selection: ColdStartSelection, evaluation: NovelEvaluation
 ) -> None:
     """The cold start, stage by stage."""
+    from rich.text import Text
+
+    from fsl_basesel.cli.screen import new_table
+
     screen.print(Text("Cold start: every stage is chosen with the model of the stage before"))
-    table = tables.new_table()
-    for heading in ("stage", "classes", "h", "optimal to", *evaluation_heads(evaluation)):
-        table.add_column(heading, justify="right")
+    table = new_table("stage", "classes", "h", "optimal to", *evaluation_heads(evaluation))
     for number, record in enumerate(selection.records, 1):
         mine = [row for row in evaluation.rows if row["stage"] == number]
         gap = record.get("gap")
@@ -179,6 +185,9 @@ def _report(experiment: Experiment, rows: list[TableRow], store: ResultStore, fo
     """The report of the run, with the configuration beside it."""
     from dataclasses import asdict
 
+    import yaml
+
+    from fsl_basesel.files.writing import csv_text
     from fsl_basesel.report.page import html_page
     from fsl_basesel.report.run import read_run
     from lightning_modules.experiments.result_tables import COLUMNS, result_rows
@@ -200,8 +209,10 @@ def _plain(value: object) -> object:
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def print_reasons(screen: output.PlainConsole, selection: fb.Selection, count: int = 3) -> None:
+def print_reasons(screen: PlainConsole, selection: Selection, count: int = 3) -> None:
     """Why the most useful classes were chosen, and what some novel classes got."""
+    from rich.text import Text
+
     reasons = selection.explain()
     screen.print(Text("\nWhy these classes?", style="bold"))
     for row in sorted(reasons.chosen, key=lambda row: (-row.loss, row.index))[:count]:

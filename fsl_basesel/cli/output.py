@@ -6,28 +6,29 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.writing import write_text
-from fsl_basesel.progress import listening
 
-FORMATS = ("table", "json", "csv")
+FORMATS = ("json", "csv")
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, what: str) -> argparse._ArgumentGroup:
+def add_output_arguments(
+    parser: argparse.ArgumentParser, what: str, formats: tuple[str, ...] = FORMATS
+) -> argparse._ArgumentGroup:
     """`--out` and `--format`."""
     group = parser.add_argument_group("output")
+    endings = " or ".join(f".{one}" for one in formats)
     group.add_argument(
-        "--out", metavar="FILE", help=f"also write {what} to FILE (.json or .csv by its ending)"
+        "--out", metavar="FILE", help=f"also write {what} to FILE ({endings} by its ending)"
     )
     group.add_argument(
-        "--format", choices=FORMATS, default="table", help="what to print on stdout (table)"
+        "--format",
+        choices=("table", *formats),
+        default="table",
+        help="what to print on stdout (table)",
     )
     return group
 
@@ -43,18 +44,9 @@ def row_count(text: str) -> int:
     return int(text)
 
 
-class PlainConsole(Console):
-    """A console that leaves names alone: no markup, no emoji codes, no highlighting."""
-
-    def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
-
-    def on_broken_pipe(self) -> None:
-        """Let `main` decide what a reader that left means."""
-        raise BrokenPipeError
-
-
-def check_out(text: str | None) -> Path | None:
+def check_out(
+    text: str | None, formats: tuple[str, ...] = FORMATS, flag: str = "--out"
+) -> Path | None:
     """The path of `--out`, refused before the work rather than after it if it cannot be written.
 
     Raises:
@@ -63,20 +55,30 @@ def check_out(text: str | None) -> Path | None:
     if text is None:
         return None
     path = Path(text)
-    if path.suffix.lower() not in (".json", ".csv"):
+    if path.suffix.lower()[1:] not in formats:
+        endings = " or ".join(f".{one}" for one in formats)
         raise InputError(
-            f"Expected --out to end in .json or .csv but got '{text}'; rename it, as in result.json"
+            f"Expected {flag} to end in {endings} but got '{text}'; rename it, as in "
+            f"result.{formats[0]}"
         )
     if path.is_dir():
-        raise InputError(f"Expected --out to be a file but got the folder {path}; add a file name")
-    folder = path.parent
+        raise InputError(f"Expected {flag} to be a file but got the folder {path}; add a file name")
+    check_folder(path.parent, path)
+    return path
+
+
+def check_folder(folder: Path, path: Path | None = None) -> None:
+    """Make a folder, and refuse one that cannot be written; `path` is what goes there.
+
+    Raises:
+        InputError: As above.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise cannot_write(path or folder, error) from error
     if not os.access(folder, os.W_OK):
-        raise cannot_write(path, PermissionError(13, "the folder is read-only"))
-    return path
+        raise cannot_write(path or folder, PermissionError(13, "the folder is read-only"))
 
 
 def cannot_write(path: Path, error: OSError) -> InputError:
@@ -92,10 +94,19 @@ def save_text(path: Path, text: str) -> None:
     Raises:
         InputError: It cannot be written.
     """
+    from fsl_basesel.files.writing import write_text
+
     try:
         write_text(path, text)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def note(lines: Iterable[str]) -> None:
+    """Notes on stderr, after what stdout got."""
+    sys.stdout.flush()
+    for line in lines:
+        print(f"note: {line}", file=sys.stderr)
 
 
 def print_text(text: str) -> None:
@@ -108,6 +119,11 @@ def print_text(text: str) -> None:
 @contextmanager
 def working(task: str) -> Iterator[None]:
     """Show on stderr, if it is a terminal, what is under way, how far it is and for how long."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.progress import listening
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),

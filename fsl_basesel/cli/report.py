@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the folder, write the page and the figures."""
+    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.report.page import html_page
     from fsl_basesel.report.run import read_run
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     with output.working("Drawing the page"):
         page = html_page(found)
     output.save_text(target, page)
-    screen = output.PlainConsole()
+    screen = PlainConsole()
     screen.print(f"Report: {target} ({len(page.encode()) / 2**20:.1f} MB)", soft_wrap=True)
     if args.figures is not None:
         from fsl_basesel.report.figures import save_figures

@@ -11,22 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
-
-from fsl_basesel.cli import output
-from fsl_basesel.cli.tables import new_table
+from fsl_basesel.cli import EXIT_FAILED, output
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fsl_basesel.cli.screen import PlainConsole
     from lightning_modules.experiments.plan import Experiment, TableRow
     from lightning_modules.experiments.runner import TrialOutcome
     from lightning_modules.experiments.store import ResultStore
-
-EXIT_FAILED = 1
 
 EXAMPLES = """\
 examples:
@@ -51,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="an experiment, or a YAML file")
     parser.add_argument("--list", action="store_true", help="list the experiments and leave")
     parser.add_argument(
-        "--out", default="runs/reproduce", metavar="DIR", help="where results go (%(default)s)"
+        "--out-dir", default="runs/reproduce", metavar="DIR", help="where results go (%(default)s)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="networks side by side (%(default)s)")
     parser.add_argument("--repeats", type=int, metavar="N", help="seeds (as the experiment says)")
@@ -74,16 +68,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what has no result yet, then write and print the tables."""
+    from rich.text import Text
+
+    from fsl_basesel.cli.screen import PlainConsole
     from lightning_modules.experiments import plan
     from lightning_modules.experiments.store import ResultStore
 
-    screen = output.PlainConsole()
+    screen = PlainConsole()
     if args.list or args.name is None:
         _print_list(screen)
         return 0
     experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
     rows = _with_m(experiment, args.m)
-    store = ResultStore(args.out)
+    store = ResultStore(args.out_dir)
     trials = list(plan.each_trial(rows))
     if args.rows is not None and Path(args.rows).exists():
         store.take_up(args.rows, trials)
@@ -130,12 +127,13 @@ def _with_m(experiment: Experiment, wanted: str | None) -> list[TableRow]:
     return [row for row in rows if str(row.trial.m) in wanted.split(",")]
 
 
-def _print_list(screen: output.PlainConsole) -> None:
+def _print_list(screen: PlainConsole) -> None:
+    from fsl_basesel.cli.screen import new_table
     from lightning_modules.experiments import plan
 
-    table = new_table()
-    for heading in ("experiment", "networks", "what it shows"):
-        table.add_column(heading, justify="right" if heading == "networks" else "left")
+    table = new_table(
+        "experiment", "networks", "what it shows", left=("experiment", "what it shows")
+    )
     for name in plan.names():
         experiment = plan.load(name, ".")
         count = sum(1 for _ in plan.each_trial(experiment.rows()))
@@ -165,7 +163,20 @@ def _shown(
     experiment: Experiment, rows: list[TableRow], store: ResultStore, total: int
 ) -> Iterator[Any]:
     """Rows done, time left and the table so far; one line per row if stderr is no terminal."""
-    console = output.PlainConsole(stderr=True)
+    from rich.console import Group
+    from rich.live import Live
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from fsl_basesel.cli.screen import PlainConsole
+
+    console = PlainConsole(stderr=True)
     done = total - sum(
         store.load(trial) is None for trial in {r.trial.key: r.trial for r in rows}.values()
     )
@@ -197,12 +208,14 @@ def _shown(
 
 def _so_far(experiment: Experiment, rows: list[TableRow], store: ResultStore) -> Table:
     """Mean accuracy of the first head and paired difference, by data set, m and shots."""
+    from fsl_basesel.cli.screen import new_table
     from fsl_basesel.report.paired import points, summarise
     from lightning_modules.experiments.result_tables import result_rows
 
-    table = new_table()
-    for heading in ("data", "m", "shots", "method", "repeats", "accuracy %", "against Random"):
-        table.add_column(heading, justify="left" if heading in ("data", "method") else "right")
+    table = new_table(
+        *("data", "m", "shots", "method", "repeats", "accuracy %", "against Random"),
+        left=("data", "method"),
+    )
     if experiment.kind == "study":  # a table of random sets tells nothing
         return table
     results = [
@@ -227,9 +240,11 @@ def finish(
     rows: list[TableRow],
     store: ResultStore,
     failures: list[TrialOutcome],
-    screen: output.PlainConsole,
+    screen: PlainConsole,
 ) -> int:
     """Write and print what there is; the exit code."""
+    from rich.text import Text
+
     from lightning_modules.experiments.products import write_products
 
     with output.working("Tables and figures"):

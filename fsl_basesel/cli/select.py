@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import fsl_basesel as fb
-from fsl_basesel.cli import output, tables
-from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_problem
+from fsl_basesel.cli import output
+from fsl_basesel.cli.problems import (
+    FILES,
+    Inputs,
+    add_problem_arguments,
+    build_inputs,
+    defaults,
+    embedding_jobs,
+    improved_by_page,
+)
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.writing import csv_text
-from fsl_basesel.selection import Selection
-from fsl_basesel.selectors import Selector, selector_class, selector_of
+
+if TYPE_CHECKING:
+    from fsl_basesel.photographs import EmbeddingJob
+    from fsl_basesel.selection import Selection
+    from fsl_basesel.selectors import Selector
 
 EXAMPLES = """\
 examples:
+  10 classes of the folders in photos/pool for those in photos/task, with a page:
+    fsl-basesel select photos/pool --novel photos/task -m 10 -k 1 --report chosen
   100 classes of a pool for the classes of a task, saved for later:
     fsl-basesel select pool.npz --novel task.npz -m 100 -k 3 --out chosen.json
   no task known yet (General Selection), with a diversity term:
@@ -22,7 +37,7 @@ examples:
   25 more, given those already there:
     fsl-basesel select pool.npz --novel task.npz -m 25 --selected chosen.json
   for another program:
-    fsl-basesel select pool.npz --novel task.npz --format csv > chosen.csv
+    fsl-basesel select pool.npz --novel task.npz --format txt > chosen.txt
 
 """
 
@@ -42,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"one of {', '.join(fb.methods())} (%(default)s)",
     )
-    search.add_argument("--seed", type=int, default=0, help="seed of randomized methods (0)")
+    search.add_argument(
+        "--seed", type=int, default=0, help="seed of methods and of the images looked at (0)"
+    )
     search.add_argument(
         "--gap",
         type=float,
@@ -50,15 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="auto, dual: stop when proven within this share of the optimum (0.001 is 0.1 %%)",
     )
     search.add_argument(
-        "--device",
-        default="auto",
-        metavar="NAME",
-        help="where the climb of double-greedy runs: cpu, cuda or auto (%(default)s)",
-    )
-    search.add_argument(
         "--no-certify", action="store_true", help="do not compute an upper bound afterwards"
     )
-    group = output.add_output_arguments(parser, "the selection")
+    group = output.add_output_arguments(parser, "the selection", ("json", "csv", "txt"))
     group.add_argument(
         "--top",
         type=output.row_count,
@@ -72,15 +83,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="every chosen class with all it serves, and every novel class with its neighbours "
         "(table; json always has it)",
     )
+    group.add_argument(
+        "--report",
+        metavar="DIR",
+        help="write selection.json, pictures of the classes and report.html there",
+    )
+    group.add_argument(
+        "--link", metavar="DIR", help="make DIR with a link to the folder of each chosen class"
+    )
+    group.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say how many images would be looked at, and what that takes",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Select, print, save."""
-    out = output.check_out(args.out)
-    with output.working("Reading files, computing similarities"):
-        problem = build_problem(args)
+    out = output.check_out(args.out, ("json", "csv", "txt"))
+    _check_folders(args)
+    if args.dry_run:
+        print_estimates(embedding_jobs(args))
+        return 0
+    with output.working("Reading the input, computing similarities"):
+        inputs = build_inputs(args)
+    problem = inputs.problem
     selector = selector_with(args.method, args.gap)
-    with output.working(f"Choosing {problem.m} of {len(problem.unselected)} classes"):
+    with output.working(f"Choosing from {len(problem.unselected)} classes"):
         selection = fb.select(
             problem,
             selector,
@@ -88,24 +117,90 @@ def run(args: argparse.Namespace) -> int:
             certify=not args.no_certify,
             device=args.device,
         )
-    if out is not None:
-        is_csv = out.suffix.lower() == ".csv"
-        output.save_text(out, chosen_csv(selection) if is_csv else selection.to_json() + "\n")
-    if args.format == "json":
-        output.print_text(selection.to_json() + "\n")
-    elif args.format == "csv":
-        output.print_text(chosen_csv(selection))
+        selection = improved_by_page(args, problem, selection)
+    written = save(args, out, inputs, selection)
+    if args.format == "table":
+        print_table(args, inputs, selection, written)
     else:
-        screen = output.PlainConsole()
-        tables.print_facts(screen, problem, selection)
-        if args.explain:
-            tables.print_chosen(screen, selection, problem.m, whole=True)
-            tables.print_novel(screen, selection.explain().novel)
-        else:
-            tables.print_chosen(screen, selection, args.top)
-        if out is not None:
-            screen.print(f"Saved to {out}", style="dim", soft_wrap=True)
+        output.print_text(as_text(selection, args.format))
     return 0
+
+
+def print_table(
+    args: argparse.Namespace, inputs: Inputs, selection: Selection, written: list[str]
+) -> None:
+    """The facts, what they are worth, the chosen classes, and the files that were written."""
+    from fsl_basesel.cli import screen
+    from fsl_basesel.controls import controls, doubts
+
+    console = screen.PlainConsole()
+    screen.print_facts(console, inputs.problem, selection)
+    found = controls(inputs.problem, *inputs.groups)
+    screen.print_controls(console, selection.value, selection.upper_bound, found)
+    if args.explain:
+        screen.print_chosen(console, selection, len(selection.names), whole=True)
+        screen.print_novel(console, selection.explain().novel)
+    else:
+        screen.print_chosen(console, selection, args.top)
+    for line in written:
+        console.print(line, style="dim", soft_wrap=True)
+    output.note([*doubts(inputs.problem, selection, found[0], inputs.trained), *defaults(args)])
+
+
+def save(
+    args: argparse.Namespace, out: Path | None, inputs: Inputs, selection: Selection
+) -> list[str]:
+    """Write what was asked for; a line for each."""
+    written = []
+    if out is not None:
+        output.save_text(out, as_text(selection, out.suffix.lower()[1:]))
+        written.append(f"Saved to {out}")
+    if args.link is not None:
+        count = link_classes(Path(args.candidates), selection.names, Path(args.link))
+        written.append(f"Linked {count} folders in {args.link}")
+    if args.report is not None:
+        with output.working("Writing the report"):
+            page = write_report(Path(args.report), inputs, selection, args)
+        written.append(f"Report: {page}")
+    return written
+
+
+def as_text(selection: Selection, format: str) -> str:
+    """The selection as json, csv, or txt: one name per line."""
+    if format == "json":
+        return selection.to_json() + "\n"
+    return chosen_csv(selection) if format == "csv" else "\n".join(selection.names) + "\n"
+
+
+def _check_folders(args: argparse.Namespace) -> None:
+    """Refuse before the work what would fail after it."""
+    if args.link is not None:
+        if args.candidates is None or not Path(args.candidates).is_dir():
+            raise InputError("Expected CANDIDATES to be a folder for --link; leave --link out")
+        if Path(args.link).exists() and any(Path(args.link).iterdir()):
+            raise InputError(f"Expected --link to be a new folder but {args.link} is not empty")
+    if args.report is not None:
+        output.check_folder(Path(args.report))
+
+
+def print_estimates(jobs: dict[str, EmbeddingJob]) -> None:
+    """What embedding the folders would take."""
+    from fsl_basesel.cli import screen
+    from fsl_basesel.memory import gigabytes
+
+    if not jobs:
+        raise InputError("Expected a folder of pictures for --dry-run; leave --dry-run out")
+    table = screen.new_table(
+        *("input", "classes", "images", "in the cache", "time", "memory", "disk"), left=("input",)
+    )
+    for side, job in jobs.items():
+        found = job.estimate()
+        cells = (found.classes, found.images, found.cached)
+        sizes = (gigabytes(found.memory), gigabytes(found.disk))
+        table.add_row(side, *map(str, cells), screen.seconds(found.seconds), *sizes)
+    console = screen.PlainConsole()
+    console.print(f"{found.backbone}, {found.preprocessing}", soft_wrap=True)
+    console.print(table)
 
 
 def selector_with(method: str, gap: float | None) -> Selector:
@@ -114,6 +209,8 @@ def selector_with(method: str, gap: float | None) -> Selector:
     Raises:
         InputError: A gap for a method that proves nothing while it searches.
     """
+    from fsl_basesel.selectors import selector_class, selector_of
+
     if gap is None:
         return selector_of(method)
     able = [name for name in fb.methods() if "gap" in selector_class(name).__dataclass_fields__]
@@ -122,11 +219,13 @@ def selector_with(method: str, gap: float | None) -> Selector:
             f"Expected --gap with one of the methods {', '.join(able)}, which stop at a gap, but "
             f"got --method {method}; leave --gap out"
         )
-    return replace(selector_of(method), gap=gap)  # type: ignore[call-arg]
+    return dataclasses.replace(selector_of(method), gap=gap)  # type: ignore[call-arg]
 
 
 def chosen_csv(selection: Selection) -> str:
-    """One line a chosen class, in order of choice; `--selected` reads it back."""
+    """One line per chosen class, in order of choice; `--selected` reads it back."""
+    from fsl_basesel.files.writing import csv_text
+
     return csv_text(
         {
             "rank": rank,
@@ -138,3 +237,45 @@ def chosen_csv(selection: Selection) -> str:
         }
         for rank, row in enumerate(selection.explain().chosen, 1)
     )
+
+
+def link_classes(root: Path, names: list[str], target: Path) -> int:
+    """Make `target` with a link to the folder of each class.
+
+    Raises:
+        InputError: A class has no folder of its own, or the links cannot be made.
+    """
+    try:
+        for name in names:
+            folder = (root / name).resolve()
+            if not folder.is_dir():
+                raise InputError(f"Expected a folder {root / name} for --link but there is none")
+            link = target / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            os.symlink(folder, link, target_is_directory=True)
+    except OSError as error:
+        raise output.cannot_write(target, error) from error
+    return len(names)
+
+
+def write_report(
+    folder: Path, inputs: Inputs, selection: Selection, args: argparse.Namespace
+) -> Path:
+    """A folder that `fsl-basesel report` reads: selection, centroids, pictures, and the page."""
+    from fsl_basesel.data.pool import ClassPool
+    from fsl_basesel.data.sources import as_source
+    from fsl_basesel.report import record
+    from fsl_basesel.report.page import html_page
+    from fsl_basesel.report.run import read_run
+
+    output.save_text(folder / "selection.json", selection.to_json() + "\n")
+    if inputs.candidates is not None:
+        record.save_classes(folder, 1, inputs.candidates, inputs.novel)
+    pictures = inputs.pictures or {}
+    if "candidates" in pictures:
+        pool = ClassPool(as_source(args.candidates, args.seed))
+        novel = ClassPool(as_source(args.novel, args.seed)) if "novel" in pictures else None
+        record.save_pictures(folder, pool, novel)
+    page = folder / "report.html"
+    output.save_text(page, html_page(read_run(folder)))
+    return page

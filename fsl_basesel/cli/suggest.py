@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from fsl_basesel.cli import output
-from fsl_basesel.cli.tables import new_table
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.writing import csv_text
-from fsl_basesel.study import ClassRegression, ProfileRow, Study, Suggestion
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fsl_basesel.study import ClassRegression, ProfileRow, Study, Suggestion
 
 EXAMPLES = """\
 examples:
@@ -54,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, regress, print, save."""
+    from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.study import Study
+
     out, table = output.check_out(args.out), _check_csv(args.csv)
     study = Study.load(args.study)
     with output.working(f"Regressions on {len(study.member)} base sets"):
@@ -75,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "csv":
         output.print_text(rows)
     else:
-        screen = output.PlainConsole()
+        screen = PlainConsole()
         print_suggestion(screen, suggestion)
         for path in written:
             screen.print(f"Saved to {path}", style="dim", soft_wrap=True)
@@ -106,25 +110,14 @@ def _draw(study: Study, suggestion: Suggestion, folder: Path) -> list[Path]:
 
 def print_suggestion(screen: Console, suggestion: Suggestion) -> None:
     """A line for every K, then the suggestion in words."""
+    from fsl_basesel.cli.screen import new_table
+
     screen.print(
         f"{suggestion.sets} base sets, {suggestion.novel} novel classes; accuracy = "
         "β1 x1 + β2 x2 + α"
     )
-    table = new_table()
-    for heading in (
-        "K",
-        "R²",
-        "chance",
-        "unseen",
-        "β1",
-        "β2",
-        "β2/β1",
-        "β1>0",
-        "lam",
-        "95 %",
-        "best",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = "K,R²,chance,unseen,β1,β2,β2/β1,β1>0,lam,95 %,best"
+    table = new_table(*headings.split(","))
     for row in suggestion.profile:
         table.add_row(*_cells(row), style="bold" if row.k == suggestion.k else "")
     screen.print(table)
@@ -182,11 +175,15 @@ def _number(value: float, digits: int = 2) -> str:
 
 def profile_csv(suggestion: Suggestion) -> str:
     """One line for every K; an interval is two columns, NaN an empty cell."""
+    from fsl_basesel.files.writing import csv_text
+
     return csv_text(_flat(row) for row in suggestion.profile)
 
 
 def regressions_csv(study: Study, suggestion: Suggestion) -> str:
     """One line for every K and novel class."""
+    from fsl_basesel.files.writing import csv_text
+
     return csv_text(
         {"k": row.k, **_flat(found)}
         for row in suggestion.profile

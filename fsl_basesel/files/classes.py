@@ -44,6 +44,9 @@ KEYS = {
     "weights": ("weights", "weight"),
 }
 
+MADE_BY = ("backbone", "preprocessing")
+"""Keys of what made the features, kept for the record."""
+
 
 @contextmanager
 def named_in(path: str | Path) -> Iterator[None]:
@@ -120,7 +123,8 @@ def read_classes(path: str | Path) -> ClassCentroids:
         unasked = "labels" in parts and "features" in named and "labels" not in named
         if unasked and len(parts["labels"]) != len(parts["features"]):
             del parts["labels"]  # those of another array
-        return _to_classes(**parts)
+        made_by = {key: str(arrays[key]) for key in MADE_BY if key in arrays}
+        return _to_classes(made_by, **parts)
 
 
 def _stacked(arrays: dict[str, np.ndarray], titles: list[str]) -> np.ndarray:
@@ -136,6 +140,7 @@ def _stacked(arrays: dict[str, np.ndarray], titles: list[str]) -> np.ndarray:
 
 
 def _to_classes(
+    made_by: dict[str, str],
     features: np.ndarray,
     labels: np.ndarray | None = None,
     names: np.ndarray | None = None,
@@ -173,6 +178,7 @@ def _to_classes(
         to_names(others["groups"]) if "groups" in others else None,
         images,
         others.get("weights"),
+        made_by,
     )
 
 

@@ -116,7 +116,7 @@ class Pictures:
 
 
 def save_pictures(
-    folder: str | os.PathLike[str], pool: ClassPool, novel: NovelTask | None = None
+    folder: str | os.PathLike[str], pool: ClassPool, novel: NovelTask | ClassPool | None = None
 ) -> Path | None:
     """Write a thumbnail of each class: its first preview or support image.
 
@@ -126,7 +126,7 @@ def save_pictures(
     Args:
         folder: The run's folder.
         pool: The candidates.
-        novel: The novel task; None in General Selection.
+        novel: The novel task, or a pool of its classes; None in General Selection.
 
     Returns:
         The file, or None for classes that have no images, such as those of `from_features`.
@@ -146,7 +146,12 @@ def save_pictures(
     with _random_state_kept():
         shown = {"candidate": _first_previews(pool)}
         if novel is not None:
-            shown["novel"] = novel.support_set(1)
+            from fsl_basesel.data import ClassPool
+
+            if isinstance(novel, ClassPool):
+                shown["novel"] = _first_previews(novel)
+            else:
+                shown["novel"] = novel.support_set(1)
         content = _thumbnails(shown)
     if content is None:
         return None
@@ -177,8 +182,9 @@ def _first_previews(pool: ClassPool) -> ImageSet:
     return ImageSet(pool.source, numbers, np.zeros_like(numbers), numbers)
 
 
-def _fingerprint(novel: NovelTask) -> str:
-    return f"{novel.source.fingerprint}/{novel.seed}/{novel.repeat}"
+def _fingerprint(novel: NovelTask | ClassPool) -> str:
+    parts = (novel.source.fingerprint, getattr(novel, "seed", ""), getattr(novel, "repeat", ""))
+    return "/".join(map(str, parts))
 
 
 def _identity(path: Path) -> str | None:

@@ -30,7 +30,7 @@ class ResultStore:
         except OSError as error:
             raise InputError(
                 f"Expected to write results to {str(folder)!r} but could not ({error}); name "
-                "another folder with --out."
+                "another folder with --out-dir."
             ) from error
 
     def load_part(self, name: str) -> dict[str, Any] | None:

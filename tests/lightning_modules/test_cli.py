@@ -77,7 +77,7 @@ def test_the_same_command_resumes_and_another_is_refused(
     versions = sorted(path.name for path in (last.parents[1] / "metrics").iterdir())
     assert versions[0] == "version_0"
     assert len(versions) == 3
-    assert fit("glyphs-cold-start.yaml", *SMALL_COLD_START, "--ckpt_path=none", stop) == 0
+    assert fit("glyphs-cold-start.yaml", *SMALL_COLD_START, "--ckpt-path=none", stop) == 0
     newest = max(last.parent.glob("last*.ckpt"), key=lambda path: path.stat().st_mtime)
     assert torch.load(newest, weights_only=True)["epoch"] == 0
 

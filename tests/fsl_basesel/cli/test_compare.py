@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.cli.tables import Outcome
+from fsl_basesel.cli.screen import Outcome
 
 
 def test_the_table_has_all_methods_from_the_best_down(run, pool: Path, task: Path) -> None:

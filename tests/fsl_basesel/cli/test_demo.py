@@ -19,7 +19,7 @@ def test_the_demo_trains_compares_explains_and_reports(run, tmp_path: Path) -> N
         "auto, K=1": {"method": "auto", "k": 1},
     }
     config, out = small_yaml(tmp_path, methods=methods, m=[7]), tmp_path / "demo"
-    result = run("demo", "--config", config, "--jobs", 1, "--out", out)
+    result = run("demo", "--config", config, "--jobs", 1, "--out-dir", out)
     assert result.code == 0
     for words in ("Random", "DomSim", "auto, K=1", "vs Random", "optimal to", "Cold start",
                   "Why these classes?", "What do the novel classes get?"):  # fmt: skip
@@ -34,13 +34,13 @@ def test_the_demo_trains_compares_explains_and_reports(run, tmp_path: Path) -> N
     page = (folder / "report.html").read_text()
     assert "DomSim" in page
     before = {path: path.stat().st_mtime_ns for path in folder.glob("trials/*.json")}
-    assert run("demo", "--config", config, "--jobs", 1, "--out", out).code == 0
+    assert run("demo", "--config", config, "--jobs", 1, "--out-dir", out).code == 0
     assert before == {path: path.stat().st_mtime_ns for path in folder.glob("trials/*.json")}
 
 
 def test_bad_settings_are_one_line(run, tmp_path: Path) -> None:
     for words, message in (
-        (["--out", "/dev/null/demo"], "Expected to write results to"),
+        (["--out-dir", "/dev/null/demo"], "Expected to write results to"),
         (["--repeats", "0"], "`repeats` of at least 1"),
         (["--config", "nothing.yaml"], "a YAML file but got 'nothing.yaml'"),
     ):

@@ -20,7 +20,7 @@ def test_the_list_has_every_experiment_and_how_many_networks_it_takes(run) -> No
 def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(run, tmp_path: Path) -> None:
     config, out = small_yaml(tmp_path, m=[3, 4]), tmp_path / "out"
     for words, count in ((), 16), (("--only", "fine"), 8), (("--m", "4", "--repeats", 1), 4):
-        result = run("reproduce", config, "--dry-run", "--out", out, *words)
+        result = run("reproduce", config, "--dry-run", "--out-dir", out, *words)
         assert result.code == 0
         assert f"A small experiment: {count} networks, 0 there already." in result.out
     assert not list(out.glob("trials/*"))
@@ -29,7 +29,7 @@ def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(run, tmp_path: Path
 def test_it_runs_prints_and_writes(run, tmp_path: Path) -> None:
     config, out = small_yaml(tmp_path), tmp_path / "out"
     rows = tmp_path / "rows.jsonl"
-    words = ("reproduce", config, "--only", "plain", "--repeats", 1, "--rows", rows, "--out")
+    words = ("reproduce", config, "--only", "plain", "--repeats", 1, "--rows", rows, "--out-dir")
     result = run(*words, out)
     assert result.code == 0
     assert "against Random" in result.out
@@ -45,11 +45,11 @@ def test_it_runs_prints_and_writes(run, tmp_path: Path) -> None:
         (["--only", "plane"], "Expected data sets of"),
         (["--m", "5"], "Expected --m to be of 4 but got '5'"),
         (["--jobs", "0"], "Expected --jobs to be at least 1"),
-        (["--out", "/dev/null/x"], "Expected to write results to '/dev/null/x'"),
+        (["--out-dir", "/dev/null/x"], "Expected to write results to '/dev/null/x'"),
     ],
 )
 def test_bad_requests_are_one_line(run, tmp_path: Path, words: list[str], message: str) -> None:
-    place = [] if "--out" in words else ["--out", tmp_path / "out"]
+    place = [] if "--out-dir" in words else ["--out-dir", tmp_path / "out"]
     result = run("reproduce", small_yaml(tmp_path), *words, *place)
     assert result.code == 2
     assert message in result.err

@@ -167,7 +167,7 @@ def test_a_claim_dies_with_its_process(tmp_path: Path) -> None:
 def test_a_killed_command_goes_on_and_two_at_once_share_the_work(tmp_path: Path) -> None:
     path = small_yaml(tmp_path, datasets={"plain": {"init_args": {"domain": "plain"}}})
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "fsl_basesel.cli", "reproduce", path, "--out", str(out)]
+    words = [sys.executable, "-m", "fsl_basesel", "reproduce", path, "--out-dir", str(out)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     first = subprocess.Popen(words, **quiet, env=os.environ | {"OMP_NUM_THREADS": "1"})
     while not list(out.glob("trials/*.json")) and first.poll() is None:
@@ -186,8 +186,8 @@ def test_a_killed_command_goes_on_and_two_at_once_share_the_work(tmp_path: Path)
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 def test_processes_of_jobs_end_with_a_command_that_was_killed(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "fsl_basesel.cli", "reproduce", small_yaml(tmp_path)]
-    words += ["--out", str(tmp_path / "out"), "--jobs", "2"]
+    words = [sys.executable, "-m", "fsl_basesel", "reproduce", small_yaml(tmp_path)]
+    words += ["--out-dir", str(tmp_path / "out"), "--jobs", "2"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     command = subprocess.Popen(words, **quiet, start_new_session=True)
     while not list(tmp_path.glob("out/trials/*.json")) and command.poll() is None:

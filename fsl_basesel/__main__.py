@@ -1,4 +1,4 @@
-"""`python -m fsl_basesel.cli`, the same as `fsl-basesel`."""
+"""`python -m fsl_basesel`, the same as `fsl-basesel`; torchrun needs a module."""
 
 import sys
 

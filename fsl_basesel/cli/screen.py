@@ -10,12 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fsl_basesel.controls import POOL, RANDOM, Control, standing
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import percent
 from fsl_basesel.selection import Selection, ServedClass, relative_gap, share_of_bound
-
-# Methods that go on with a larger K once no class adds anything (`fsl_basesel.selectors.greedy`).
-BY_LARGER_K = ("auto", "dual", "greedy-target")
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,23 @@ class Outcome:
         return relative_gap(self.selection.value, self.upper_bound, floor)
 
 
-def new_table() -> Table:
-    """A table of the project's look."""
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
+class PlainConsole(Console):
+    """A console that leaves names alone: no markup, no emoji codes, no highlighting."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        """Let `main` decide what a reader that left means."""
+        raise BrokenPipeError
+
+
+def new_table(*headings: str, left: Sequence[str] = ()) -> Table:
+    """A table of the project's look; columns of numbers on the right, those of `left` not."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in left else "right")
+    return table
 
 
 def seconds(duration: float) -> str:
@@ -66,8 +78,11 @@ def seconds(duration: float) -> str:
 
 def describe(problem: SelectionProblem) -> str:
     """The problem in one line."""
+    count = f"{problem.m} of {problem.n_candidates - len(problem.selected)} candidates"
+    if problem.budget is not None:
+        count = f"at most {count} within a budget of {problem.budget:g}"
     words = [
-        f"{problem.m} of {problem.n_candidates - len(problem.selected)} candidates",
+        count,
         f"for {problem.n_novel} novel classes,",
         f"k = {problem.k}, lam = {problem.lam:g}",
     ]
@@ -92,8 +107,38 @@ def print_facts(console: Console, problem: SelectionProblem, selection: Selectio
         facts.append(("bound", f"{selection.upper_bound:.6f}  no choice can be better"))
         proof = "  this choice is optimal" if selection.gap == 0 else ""
         facts.append(("gap", f"{percent(selection.gap)}{proof}"))
+    if selection.spent is not None:
+        budget = problem.budget or 0.0
+        left = f"{budget - selection.spent:g} of {budget:g} left, which buys nothing more"
+        facts.append(("spent", f"{selection.spent:g}  {left}"))
+        if selection.nu is not None:
+            facts.append(
+                ("unit", f"{selection.nu:.2g}  at most, by which one more raises the bound")
+            )
     for title, fact in facts:
         console.print(Text.assemble((f"{title:<8}", "dim"), fact))
+
+
+def print_controls(
+    console: Console, value: float, upper_bound: float | None, found: Sequence[Control]
+) -> None:
+    """What sets reach that look at no similarity, and how far from them the choice is."""
+    for one in found:
+        if one.kind == POOL:
+            fact = f"{one.best:.6f}  all {one.size} classes of the pool"
+        else:
+            where = "" if one.kind == RANDOM else " inside the task's domain"
+            fact = (
+                f"{one.mean:.6f}  mean of {len(one.values)} random choices{where}; best "
+                f"{one.best:.6f}"
+            )
+        console.print(
+            Text.assemble((f"{'pool' if one.kind == POOL else 'random':<8}", "dim"), fact)
+        )
+    share = standing(value, upper_bound, found[0])
+    if share is not None:
+        words = f"{percent(share)} of the way from random choices to the bound"
+        console.print(Text.assemble((f"{'worth':<8}", "dim"), words))
 
 
 def print_chosen(console: Console, selection: Selection, top: int, *, whole: bool = False) -> None:
@@ -123,8 +168,7 @@ def print_chosen(console: Console, selection: Selection, top: int, *, whole: boo
         console.print(Text(f"... and {len(chosen) - top} more (--top N shows N)", style="dim"))
     spare = sum(row.gain == 0 for row in chosen)
     if spare:
-        why = ", chosen for a larger K" if selection.method in BY_LARGER_K else ""
-        words = f"{spare} of {len(chosen)} add nothing at K = {k}{why}"
+        words = f"{spare} of {len(chosen)} add nothing at K = {k}"
         console.print(Text(words, style="dim"))
 
 
@@ -149,14 +193,11 @@ def print_novel(console: Console, rows: Sequence[ServedClass]) -> None:
 
 
 def print_comparison(
-    console: Console, problem: SelectionProblem, outcomes: Sequence[Outcome], title: str = ""
+    console: Console, problem: SelectionProblem, outcomes: Sequence[Outcome]
 ) -> None:
     """Methods from the best value down: value, share of the bound, gap, seconds."""
-    console.print(Text(title or describe(problem), style="bold"))
-    table = new_table()
-    table.add_column("method", style="cyan")
-    for heading in ("value", "share of bound", "gap", "time"):
-        table.add_column(heading, justify="right")
+    console.print(Text(describe(problem), style="bold"))
+    table = new_table("method", "value", "share of bound", "gap", "time", left=("method",))
     best = max((outcome.selection.value for outcome in outcomes), default=0.0)
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.selection.value):
         value = outcome.selection.value

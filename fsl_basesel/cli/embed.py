@@ -1,0 +1,83 @@
+"""`fsl-basesel embed`: class centroids of a folder of pictures, as a file for `select`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any
+
+from fsl_basesel.cli import output
+from fsl_basesel.cli.problems import add_picture_arguments, picture_options
+
+EXAMPLES = """\
+examples:
+  the pool once, for many selections:
+    fsl-basesel embed photos/pool --out pool.npz
+    fsl-basesel select pool.npz --novel photos/task -m 10 -k 1
+  by four processes, on this machine or on several:
+    torchrun --nproc-per-node 4 -m fsl_basesel embed photos/pool --out pool.npz
+
+FOLDER has one folder of pictures for each class, or is a data set saved by
+Hugging Face `datasets`. Features are kept under FSL_BASESEL_CACHE, so a second
+call is quick and one that was killed goes on."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.description = "Run a network over pictures and save the mean feature of each class."
+    parser.epilog = EXAMPLES
+    parser.add_argument("candidates", metavar="FOLDER", help="folder of class folders")
+    add_picture_arguments(parser)
+    group = parser.add_argument_group("output")
+    group.add_argument("--out", metavar="FILE", required=True, help="where to save (.npz)")
+    group.add_argument("--seed", type=int, default=0, help="seed of the images looked at (0)")
+    group.add_argument(
+        "--all", action="store_true", help="save the feature of every image, with labels"
+    )
+    group.add_argument(
+        "--dry-run", action="store_true", help="say how many images there are and what they take"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Embed and save; of several processes the first writes."""
+    from fsl_basesel.backbones import DEFAULT
+    from fsl_basesel.cli.select import print_estimates
+    from fsl_basesel.files.writing import save_npz
+    from fsl_basesel.photographs import EmbeddingJob
+
+    out = output.check_out(args.out, ("npz",))
+    assert out is not None
+    options = picture_options(args)
+    job = EmbeddingJob(args.candidates, args.backbone or DEFAULT, **options)
+    if args.dry_run:
+        print_estimates({args.candidates: job})
+        return 0
+    start = time.perf_counter()
+    arrays: dict[str, Any] = {
+        "names": list(job.names),
+        "backbone": job.backbone.name,
+        "preprocessing": str(job.backbone.preprocessing),
+    }
+    with output.working("Looking at images"):
+        if args.all:
+            every = job.features()
+            arrays |= {"features": every.values, "labels": every.labels}
+        else:
+            means = job.centroids()
+            arrays |= {"features": means.values, "images": means.images}
+    if int(os.environ.get("RANK", "0")):
+        return 0
+    if job.groups is not None:
+        arrays["groups"] = list(job.groups)
+    try:
+        save_npz(out, "fsl-basesel classes 1", **arrays)
+    except OSError as error:
+        raise output.cannot_write(out, error) from error
+    count, seconds = len(job.images), time.perf_counter() - start
+    print(
+        f"{len(job.names)} classes, {count} images, {arrays['features'].shape[1]} dimensions by "
+        f"{job.backbone.name} in {seconds:.1f} s ({count / seconds:.0f} images/s)\nSaved to {out}"
+    )
+    return 0

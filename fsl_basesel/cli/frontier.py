@@ -1,0 +1,155 @@
+"""`fsl-basesel frontier`: value and bound against the budget, or the number of classes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fsl_basesel as fb
+from fsl_basesel.cli import output
+from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs
+from fsl_basesel.errors import InputError
+
+if TYPE_CHECKING:
+    from fsl_basesel.problem import SelectionProblem
+    from fsl_basesel.selecting import FrontierRow
+
+EXAMPLES = """\
+examples:
+  what do 100, 200, ... 800 labels buy, if every class needs 50?
+    fsl-basesel frontier photos/pool --novel photos/task -k 1 \\
+      --images-per-class 50 --budgets 100,200,400,800 --out frontier.csv
+  how many classes are enough?
+    fsl-basesel frontier pool.npz --novel task.npz -k 1 --ms 5,10,20,50,100 \\
+      --figure frontier.png
+
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.description = (
+        "Choose within several budgets, or several numbers of classes, in one run:\n"
+        "value, proven bound, and what a further unit of the budget is worth at most."
+    )
+    parser.epilog = EXAMPLES + FILES
+    add_problem_arguments(parser)
+    curve = parser.add_argument_group("curve")
+    curve.add_argument("--budgets", metavar="A,B,C", help="budgets to try")
+    curve.add_argument("--ms", metavar="A,B,C", help="numbers of classes to try instead")
+    curve.add_argument("--method", default="auto", metavar="NAME", help="as for select (auto)")
+    curve.add_argument("--seed", type=int, default=0, help="as for select (0)")
+    group = output.add_output_arguments(parser, "the curve", ("csv", "json"))
+    group.add_argument("--figure", metavar="FILE", help="draw it (.png, .svg or .pdf)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Choose along the curve, print, save, draw."""
+    out = output.check_out(args.out, ("csv", "json"))
+    figure = output.check_out(args.figure, ("png", "svg", "pdf"), "--figure")
+    if (args.budgets is None) == (args.ms is None):
+        raise InputError("Expected --budgets or --ms, as in --ms 5,10,20; give one of them")
+    budgets, ms = _numbers(args.budgets, float, "--budgets"), _numbers(args.ms, int, "--ms")
+    limits = budgets or ms or []
+    if budgets:
+        args.budget = max(budgets)
+    elif args.m is None and args.budget is None:
+        args.m = max(limits)
+    with output.working("Reading the input, computing similarities"):
+        problem = build_inputs(args).problem
+    with output.working(f"Choosing {len(limits)} times"):
+        rows = fb.frontier(problem, budgets, ms, args.method, args.seed)
+    if out is not None:
+        output.save_text(out, as_text(rows, out.suffix.lower()[1:]))
+    if figure is not None:
+        with output.working("Drawing"):
+            draw(figure, rows, "budget" if budgets else "number of classes")
+    if args.format == "table":
+        print_rows(problem, rows, "budget" if budgets else "m", [out, figure])
+    else:
+        output.print_text(as_text(rows, args.format))
+    return 0
+
+
+def _numbers(text: str | None, kind: type, flag: str) -> list | None:
+    if text is None:
+        return None
+    try:
+        return [kind(word) for word in text.split(",")]
+    except ValueError:
+        raise InputError(f"Expected {flag} to be numbers as in 10,20,50 but got '{text}'") from None
+
+
+def print_rows(
+    problem: SelectionProblem, rows: Sequence[FrontierRow], title: str, written: list[Path | None]
+) -> None:
+    """A line for each limit."""
+    from fsl_basesel.cli import screen
+    from fsl_basesel.report.paired import percent
+
+    console = screen.PlainConsole()
+    console.print(
+        f"{len(problem.unselected)} candidates for {problem.n_novel} novel classes, k = {problem.k}"
+    )
+    table = screen.new_table(title, "classes", "spent", "value", "bound", "gap", "next unit")
+    for row in rows:
+        table.add_row(
+            f"{row.limit:g}",
+            str(row.classes),
+            "-" if row.spent is None else f"{row.spent:g}",
+            f"{row.value:.6f}",
+            "-" if row.upper_bound is None else f"{row.upper_bound:.6f}",
+            percent(row.gap),
+            "-" if row.nu is None else f"{row.nu:.2g}",
+        )
+    console.print(table)
+    console.print("next unit: the most by which one more unit of the budget raises the bound")
+    for path in written:
+        if path is not None:
+            console.print(f"Saved to {path}", style="dim", soft_wrap=True)
+
+
+def as_text(rows: Sequence[FrontierRow], format: str) -> str:
+    """The curve as CSV (a line per limit), or as JSON with the chosen classes."""
+    import json
+
+    from fsl_basesel.files.writing import csv_text
+
+    columns = ("limit", "classes", "spent", "value", "upper_bound", "gap", "nu")
+    lines = [{name: getattr(row, name) for name in columns} for row in rows]
+    if format == "csv":
+        return csv_text(lines)
+    for line, row in zip(lines, rows, strict=True):
+        line["names"] = row.selection.names
+    return json.dumps({"rows": lines}, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def draw(path: Path, rows: Sequence[FrontierRow], title: str) -> None:
+    """Value and bound against the limit.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    from matplotlib import rc_context
+
+    from fsl_basesel.files.writing import whole_file
+    from fsl_basesel.report.content import CHOSEN
+    from fsl_basesel.report.figures import COLOUR, INK, STYLE, new_figure
+
+    with rc_context(STYLE):
+        figure, (axes,) = new_figure(360, 240)
+        limits = [row.limit for row in rows]
+        bounds = [(row.limit, row.upper_bound) for row in rows if row.upper_bound is not None]
+        axes.plot(limits, [row.value for row in rows], "o-", color=COLOUR[CHOSEN], label="value")
+        if bounds:
+            axes.plot(*zip(*bounds, strict=True), "_", ms=12, color=INK, label="proven bound")
+        axes.set_xlabel(title)
+        axes.set_ylabel("h")
+        axes.legend(loc="lower right")
+        try:
+            with whole_file(path) as file:
+                figure.savefig(file, format=path.suffix[1:].lower(), dpi=200)
+        except OSError as error:
+            raise output.cannot_write(path, error) from error
