@@ -60,6 +60,22 @@ def test_a_trial_chooses_by_its_similarity(tmp_path: Path) -> None:
         assert result["value"] == problem.value(result["classes"])
 
 
+def test_a_backbone_may_take_the_place_of_the_first_model(tmp_path: Path) -> None:
+    larger = {"size": 16}
+    pretraining = {"backbone": "torchvision:resnet18@random", "size": 32, "per_class": 3,
+                   "cache": False, "init_args": larger}  # fmt: skip
+    _, rows = loaded(tmp_path, pretraining=pretraining, repeats=1)
+    one, store = rows[1].trial, ResultStore(tmp_path / "out")
+    data = data_module(one.data, one.seed, one.training, "candidates")
+    found = first_centroids(one, data, store)
+    assert (found.candidates.names, found.novel.names) == (data.pool.names, data.novel.names)
+    settings = one.data | {"init_args": one.data["init_args"] | larger}
+    seen = data_module(settings, 0, one.training, "candidates")
+    expected = fb.embed(seen.pool, "torchvision:resnet18@random", size=32, per_class=3, cache=False)
+    assert np.allclose(found.candidates.values, expected.values, atol=1e-5)
+    assert not list((tmp_path / "out" / "first-models").glob("*.pt"))
+
+
 def test_controls_are_drawn_in_the_domain_and_have_equal_images(tmp_path: Path) -> None:
     methods = {
         "domain": {"method": "random", "control": "domain"},
