@@ -139,9 +139,21 @@ def _print_comparison(
             f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
             f"{_ways(rows)} novel classes by nearest centroid, mean of {experiment.repeats} "
             "repeats with 95 % intervals, differences paired. The last column is proven by the "
-            "Lagrangian dual: the worst repeat's share of the best possible value.\n",
+            "Lagrangian dual: the worst repeat's share of the best possible value."
+            f"{_told(experiment)}\n",
             style="dim",
         )
+    )
+
+
+def _told(experiment: Experiment) -> str:
+    """What the controls are, if the experiment has some."""
+    kinds = {how.get("control") for how in experiment.methods.values()}
+    if not {"domain", "pool"} <= kinds:
+        return ""
+    return (
+        " A choice has to beat random classes of the task's own groups (in the domain) and all "
+        "candidates with as many images (whole pool)."
     )
 
 
