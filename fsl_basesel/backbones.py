@@ -132,7 +132,8 @@ class Backbone:
         preprocessing: what its images need.
         trained: False where its weights are random.
         texts: takes class names to features that can be compared with those of images, if it can.
-        identity: tells networks with other weights apart.
+        identity: tells networks with other layers or weights apart; None for a plain function, of
+            which nobody can tell whether it is the same, so that its features are not kept.
     """
 
     name: str
@@ -141,10 +142,10 @@ class Backbone:
     preprocessing: Preprocessing
     trained: bool = True
     texts: Callable[[Sequence[str]], np.ndarray] | None = None
-    identity: str = field(default="")
+    identity: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.identity = self.identity or _identity(self.name, self.module, self.extract)
+        self.identity = None if self.module is None else _identity(self.module)
 
     def for_inference(self, device: torch.device) -> tuple[nn.Module | None, Callable]:
         """The network on `device`, as quick as it can be, and its features.
@@ -203,8 +204,10 @@ def _find(name: Any, size: int | None, download: bool) -> Backbone:
     if not isinstance(name, str | os.PathLike):
         if not callable(name):
             raise InputError(f"Expected a backbone by name or a network but got {name!r}.")
-        module = name if isinstance(name, nn.Module) else None
-        return Backbone(type(name).__qualname__ if module else text_of(name), module, name, plain)
+        owner = getattr(name, "__self__", name)  # of a method such as model.features
+        module = owner if isinstance(owner, nn.Module) else None
+        title = getattr(name, "__qualname__", type(name).__qualname__)
+        return Backbone(title, module, name, plain)
     text = os.fspath(name)
     if text in VARIANTS:
         side = VARIANTS[text][2]
@@ -381,7 +384,7 @@ def _function(text: str, module_name: str, name: str, plain: Preprocessing) -> B
         return made
     if not callable(made):
         raise InputError(f"Expected {text} to return a network but it returned {made!r}.")
-    return Backbone(text, made if isinstance(made, nn.Module) else None, made, plain)
+    return replace(_find(made, None, False), name=text)
 
 
 _LIBRARIES: dict[str, Callable[[str, str, str, bool], Backbone]] = {
@@ -475,17 +478,14 @@ def _load_state(module: nn.Module, path: str) -> None:
     module.load_state_dict(fitting, strict=False)
 
 
-def _identity(name: str, module: nn.Module | None, extract: Callable) -> str:
-    digest = hashlib.sha256()
-    if module is None:
-        digest.update(text_of(extract).encode())
-    else:
-        digest.update(type(module).__qualname__.encode())
-        for key, value in sorted(module.state_dict().items()):
-            digest.update(key.encode())
-            if isinstance(value, Tensor):
-                array = value.detach().cpu().contiguous().reshape(-1)
-                digest.update(array.view(torch.uint8).numpy().tobytes())
+def _identity(module: nn.Module) -> str:
+    """A hash of layers, weights and what `forward` is compiled to."""
+    digest = hashlib.sha256(f"{text_of(module)} {text_of(type(module).forward)}".encode())
+    for key, value in sorted(module.state_dict().items()):
+        digest.update(key.encode())
+        if isinstance(value, Tensor):
+            array = value.detach().cpu().contiguous().reshape(-1)
+            digest.update(array.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
 
 

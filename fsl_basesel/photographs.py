@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -143,7 +142,8 @@ class EmbeddingJob:
         workers: on a CPU threads that read images and run the network, else processes that read
             images; by default one for each core. The features do not depend on it.
         on_corrupt: "raise" or "skip" for images that cannot be read.
-        cache: whether to keep features in the cache folder and use those that are there.
+        cache: whether to keep features in the cache folder and use those that are there. Features
+            of a plain function are not kept, as nobody can tell whether it is still the same.
         title: what progress is reported as.
     """
 
@@ -180,9 +180,12 @@ class EmbeddingJob:
         )
         self.workers = min(8, _cores()) if workers is None else workers
         self.title = title
-        self._store = _Store(self._key(), self._positions) if cache else None
+        key = self._key() if cache else None
+        self._store = None if key is None else _Store(key, self._positions)
 
-    def _key(self) -> str:
+    def _key(self) -> str | None:
+        if self.backbone.identity is None:
+            return None
         images, source = self.images, self.images.source
         drawn: list[str | bytes] = [images.classes.tobytes(), images.items.tobytes()]
         files = source.files(images.classes, images.items) if isinstance(source, ReadSource) else []
@@ -300,7 +303,7 @@ class EmbeddingJob:
             torch.set_num_threads(before)
         apart = self.device.type != "cpu"  # reading goes on while a GPU works
         each = max(running, reading / cores) if apart else (running + reading) / cores
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        used = _peak_memory()
         image = batch.element_size() * batch[0].nelement()
         return EmbeddingEstimate(
             classes=len(self.names),
@@ -397,6 +400,15 @@ def _gathered(found: dict[int, T], world: int) -> dict[int, T]:
     parts: list[dict[int, T]] = [{} for _ in range(world)]
     torch.distributed.all_gather_object(parts, found)
     return {number: value for part in parts for number, value in part.items()}
+
+
+def _peak_memory() -> int:
+    """Bytes that this process has used at most; 0 where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return 1024 * next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
 def _device(device: str | torch.device) -> torch.device:

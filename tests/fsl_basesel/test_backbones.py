@@ -74,9 +74,7 @@ def test_torchvision_weights_from_its_cache_from_a_file_and_random(tmp_path: Pat
     assert found[0].identity != random.identity
 
 
-@pytest.mark.parametrize(
-    "name", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "vit_b_32", "convnext_tiny"]
-)
+@pytest.mark.parametrize("name", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "convnext_tiny"])
 def test_networks_of_torchvision_lose_their_classifier(name: str) -> None:
     backbone = load_backbone(f"torchvision:{name}@random")
     side = backbone.preprocessing.size
@@ -88,7 +86,7 @@ def test_networks_of_torchvision_lose_their_classifier(name: str) -> None:
 
 def test_preprocessing_is_that_of_the_weights() -> None:
     for picture in (photograph(), photograph(100, 163), photograph(300, 257)):
-        for name in ("resnet18", "efficientnet_b0", "regnet_y_400mf", "mobilenet_v3_small"):
+        for name in ("resnet18", "efficientnet_b0"):
             weights = torchvision.models.get_model_weights(name).DEFAULT
             preset = weights.transforms()
             found = load_backbone(f"torchvision:{name}@random").preprocessing
