@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from fsl_basesel.embedding import evaluation_mode
 from fsl_basesel.errors import InputError
 
 STEMS = ("imagenet", "cifar")
@@ -114,6 +115,39 @@ def resnet18(in_channels: int = 3, stem: str = "imagenet") -> nn.Module:
     return network
 
 
+class Pretrained(nn.Module):
+    """A network of `fsl_basesel.backbones.load_backbone` for images from 0 to 1, to train on.
+
+    Args:
+        name: what `load_backbone` takes, such as "efficientnet-lite0".
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, name: str) -> None:
+        from fsl_basesel.backbones import load_backbone
+
+        super().__init__()
+        found = load_backbone(name)
+        if found.module is None or found.extract is not found.module:
+            raise InputError(
+                f"Expected a backbone that can be trained but {name!r} only gives features; use "
+                "--train scratch or frozen."
+            )
+        needs = found.preprocessing
+        self.network, self.in_channels = found.module, needs.channels
+        shape = (needs.channels, 1, 1)
+        self.register_buffer("mean", torch.tensor(needs.mean[: shape[0]]).reshape(shape))
+        self.register_buffer("std", torch.tensor(needs.std[: shape[0]]).reshape(shape))
+        with torch.no_grad(), evaluation_mode(self):
+            self.out_features = self(torch.zeros(1, shape[0], 64, 64)).shape[1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features `[B, d]` of images `[B, C, H, W]` from 0 to 1."""
+        return self.network((images - self.mean) / self.std).flatten(1)
+
+
 BACKBONES: dict[str, Callable[[int | None, str], nn.Module]] = {
     "resnet18": lambda channels, stem: resnet18(channels or 3, stem),
     "conv4": lambda channels, stem: ConvNet((64, 64, 64, 64), channels or 1),
@@ -131,7 +165,9 @@ def build_backbone(
 
     Args:
         name: one of `BACKBONES`: "resnet18", its small relation "resnet8" for images of about 32
-            pixels, or "conv4", the smaller "conv3" and the fast "strided3" for about 28 pixels.
+            pixels, or "conv4", the smaller "conv3" and the fast "strided3" for about 28 pixels. Or
+            a checkpoint of a `BaseClassifier` (.ckpt), or any other network that
+            `fsl_basesel.backbones.load_backbone` knows by name, with its weights.
         in_channels: channels of the images; None is 3 for residual networks and 1 for the others.
         stem: see `resnet18`.
         seed: seed of the weights.
@@ -140,11 +176,20 @@ def build_backbone(
         >>> build_backbone("conv3").out_features
         128
     """
+    if name.endswith(".ckpt"):
+        from lightning_modules.features import own_network  # it imports this module
+
+        found = getattr(own_network(name), "backbone", None)
+        assert isinstance(found, nn.Module)
+        return found
     if name not in BACKBONES:
-        raise InputError(
-            f"Expected `backbone` to be one of {', '.join(BACKBONES)} or an nn.Module but got "
-            f"{name!r}."
-        )
+        try:
+            return Pretrained(name).to(memory_format=torch.channels_last)
+        except InputError as error:
+            raise InputError(
+                f"Expected `backbone` to be one of {', '.join(BACKBONES)}, a pre-trained network "
+                f"or an nn.Module but got {name!r}. {error}"
+            ) from error
     if stem not in STEMS:
         raise InputError(f"Expected `stem` to be one of {', '.join(STEMS)} but got {stem!r}.")
     with torch.random.fork_rng(devices=[]):

@@ -113,8 +113,9 @@ class BaseClassifier(pl.LightningModule):
     first checkpoint starts again the same.
 
     Args:
-        backbone: "resnet18", "conv4", "conv3" (see `build_backbone`), or any module that turns
-            images into features; what it returns is flattened.
+        backbone: "resnet18", "conv4", "conv3" or a pre-trained network such as "efficientnet-lite0"
+            (see `build_backbone`), or any module that turns images into features; what it returns
+            is flattened.
         stem: stem of resnet18, "imagenet" or "cifar".
         in_channels: channels of the images for a backbone named by a word. Grey images are
             repeated where a backbone expects colour.

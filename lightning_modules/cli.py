@@ -1,22 +1,27 @@
-"""`fsl-basesel fit`: a training run described by a YAML file, resumed by the same command."""
+"""`fsl-basesel fit`: a training run on folders or from a YAML file, resumed by the same command."""
 
 from __future__ import annotations
 
+import argparse
+import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import yaml
 from jsonargparse import ArgumentError
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
-from fsl_basesel.cli.fit import DESCRIPTION, FLAGS
+from fsl_basesel.cli.fit import flags, parse
+from fsl_basesel.data import LabelsPending
 from fsl_basesel.errors import InputError
+from lightning_modules import found, keys
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
-from lightning_modules.classifier import BaseClassifier
 from lightning_modules.data import BaseClassDataModule
 
 
@@ -30,16 +35,12 @@ class FitCLI(LightningCLI):
 
     def __init__(self, args: Sequence[str] | None = None) -> None:
         super().__init__(
-            BaseClassifier,
+            pl.LightningModule,
             BaseClassDataModule,
             subclass_mode_model=True,
             subclass_mode_data=True,
             seed_everything_default=0,
-            parser_kwargs={
-                "prog": "fsl-basesel fit",
-                "description": DESCRIPTION,
-                "exit_on_error": False,
-            },
+            parser_kwargs={"prog": "fsl-basesel fit", "exit_on_error": False},
             args=None if args is None else list(args),
             run=False,
             # The optimizer of the command line is built once; a stage needs a new one. The model
@@ -51,15 +52,15 @@ class FitCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """The run's folder and the checkpoint to resume from."""
-        for flag, (default, text) in FLAGS.items():
-            parser.add_argument(flag, type=str, default=default, help=text)
+        parser.add_argument("--run", type=str, default="runs/fit", help="folder of the run")
+        parser.add_argument("--ckpt_path", type=str, default="last", help="see --ckpt-path")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse; an error is one line, not the whole list of options before it."""
         try:
             self.config = parser.parse_args(args)
         except ArgumentError as error:
-            raise InputError(f"{error} (see fsl-basesel fit --help)") from error
+            raise InputError(keys.one_line(error)) from error
 
     @property
     def folder(self) -> Path:
@@ -70,6 +71,12 @@ class FitCLI(LightningCLI):
     def checkpoints(self) -> Path:
         """Where the run's checkpoints are."""
         return self.folder / "checkpoints"
+
+    @property
+    def selection(self) -> SelectionCallback | None:
+        """The callback that chooses the classes."""
+        callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
+        return next((one for one in callbacks if isinstance(one, SelectionCallback)), None)
 
     def instantiate_classes(self) -> None:
         """Build everything; what a class says about its arguments is the error that is shown."""
@@ -89,7 +96,9 @@ class FitCLI(LightningCLI):
         callbacks = _as_list(settings["callbacks"])
         saving = [one for one in callbacks if isinstance(one, Checkpoint)]
         if not saving and settings["enable_checkpointing"] is not False:
-            callbacks.append(ModelCheckpoint(self.checkpoints, save_last=True))
+            # One file a time; the one before it is kept as previous.ckpt.
+            saver = ModelCheckpoint(self.checkpoints, filename="last", enable_version_counter=False)
+            callbacks.append(saver)
         for callback in callbacks:
             if isinstance(callback, SelectionCallback | NovelEvaluation):
                 callback.dirpath = callback.dirpath or self.folder
@@ -104,21 +113,98 @@ class FitCLI(LightningCLI):
         resume: str | None = asked
         if asked == "none" or (asked == "last" and not list(self.checkpoints.glob("last*.ckpt"))):
             resume = None
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=resume, weights_only=True)
+        try:
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=resume, weights_only=True)
+        except InputError as error:
+            if "it is of another one" not in str(error):
+                raise
+            raise InputError(
+                f"{error} To keep both, name another folder with --run; --ckpt-path none starts "
+                f"anew in {self.folder}."
+            ) from error
 
 
-def cli_main(args: Sequence[str] | None = None) -> FitCLI:
+def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | None:
     """Run the command.
 
     Args:
-        args: words of the command line; None takes those of the process.
+        asked: its own flags; see `fsl_basesel.cli.fit.flags`.
+        words: options of Lightning.
 
     Returns:
-        The finished command, with its `model`, `datamodule` and `trainer`.
+        The finished command, with its `model`, `datamodule` and `trainer`; None where nothing was
+        trained.
     """
-    command = FitCLI(args)
-    command.fit()
+    if asked.help_all:
+        flags().print_help()
+        print("\nOptions of Lightning:\n")
+        FitCLI(["--help"])
+    # A remark of Lightning's own code on torch, at every loader.
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+    settings = settings_of(asked, words)
+    if asked.pool is not None and asked.train == "frozen":
+        from lightning_modules.frozen import frozen_run
+
+        frozen_run(asked, settings)
+        return None
+    from lightning_modules import fitting
+
+    command = build(settings, words)
+    fitting.announce(command)
+    try:
+        command.fit()
+    except LabelsPending as pending:
+        fitting.waiting(command.folder, pending)
+        raise
+    if asked.pool is not None or asked.control is not None:
+        fitting.finish(command, settings, words, control=asked.control is not None)
     return command
+
+
+def cli_main(args: Sequence[str]) -> FitCLI | None:
+    """Run the command with these words, as `fsl-basesel fit` does."""
+    return fit_command(*parse(list(args)))
+
+
+def settings_of(asked: argparse.Namespace, words: Sequence[str]) -> found.Settings:
+    """Settings of a run: flags over YAML files over what is found out."""
+    if asked.train is not None and asked.backbone is None:
+        raise InputError(
+            f"Expected --train {asked.train} with --backbone but got none; name a network, as in "
+            "--backbone efficientnet-lite0, or leave --train out for the paper's cold start."
+        )
+    settings: found.Settings = {}
+    for path in asked.config or ():
+        settings = found.merged(settings, _read(path))
+    if asked.pool is not None:
+        settings = found.merged(found.settings_for(asked, found.gpu_there()), settings)
+    settings.setdefault("model", {}).setdefault("class_path", found.MODEL)
+    found.put_flags(settings, asked)
+    if asked.ckpt_path is not None:
+        settings["ckpt_path"] = asked.ckpt_path
+    keys.require_known(settings, words)
+    return settings
+
+
+def build(settings: found.Settings, words: Sequence[str] = ()) -> FitCLI:
+    """The command with everything built, ready to `fit`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "settings.yaml"
+        path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+        return FitCLI(["--config", str(path), *words])
+
+
+def _read(path: str) -> found.Settings:
+    try:
+        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Expected --config to be a YAML file but {path}: {error}.") from error
+    except yaml.YAMLError as error:
+        line = " ".join(str(error).split())
+        raise InputError(f"Expected {path} to be YAML but it is not: {line}.") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"Expected {path} to hold settings by name but got {settings!r}.")
+    return settings
 
 
 def _input_error(error: BaseException | None) -> InputError | None:

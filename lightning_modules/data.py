@@ -31,7 +31,7 @@ from fsl_basesel.errors import InputError
 from lightning_modules.episodes import TaskEpisodes
 from lightning_modules.resume import require_same
 
-NEWER = ("batch_size", "cost", "similarity", "limits", "extractor", "model")
+NEWER = ("batch_size", "cost", "extractor", "model")
 """Settings by which a run is recognised that checkpoints of 0.1.0 lack."""
 
 # Returns images too; a command line would take a `Tensor` here for a class to be built.

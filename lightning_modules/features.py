@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
 
+from fsl_basesel.backbones import load_backbone
 from fsl_basesel.data import ImageSet, NovelTask
 from fsl_basesel.embedding import (
     evaluation_mode,
@@ -27,10 +30,12 @@ from fsl_basesel.embedding import (
     summed_over_processes,
 )
 from fsl_basesel.errors import InputError
+from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.progress import listening
 from fsl_basesel.similarity import ClassCentroids
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.heads.normalisation import batch_bound_layers
+from lightning_modules.resume import require_whole
 
 FeatureFunction = Callable[[Tensor], Tensor]
 
@@ -82,6 +87,79 @@ def centroids_of(
     if novel is None:
         return candidates, None
     return candidates, centroids(novel.support_set(), novel, "Novel classes")
+
+
+Extractor = nn.Module | str | Path
+"""A network to select by: a module, or a name that `fsl_basesel.backbones.load_backbone` takes."""
+
+
+def extractor_centroids(
+    data: BaseClassDataModule,
+    novel: NovelTask | None,
+    extractor: Extractor,
+    features: str,
+    trainer: pl.Trainer | None = None,
+) -> tuple[ClassCentroids, ClassCentroids | None]:
+    """Centroids as in `centroids_of`, by a network that is not the one in training.
+
+    A module with the attribute `features`, and a checkpoint of a `BaseClassifier`, see the images
+    of the data module. Any other network sees the pictures as it needs them, and its features are
+    cached; see `fsl_basesel.embed`.
+    """
+    module = own_network(extractor)
+    if module is None and isinstance(extractor, nn.Module) and hasattr(extractor, features):
+        module = extractor
+    if module is not None:
+        feature_function(module, features)
+        module.to(device_of(module, trainer))
+        try:
+            return centroids_of(data, novel, module, features, trainer)
+        finally:
+            module.to("cpu")  # its room on the device is for training from now on
+    network = load_backbone(str(extractor) if isinstance(extractor, Path) else extractor)
+    options: dict[str, Any] = {"device": device_of(None, trainer), "on_corrupt": "skip"}
+    with _shown(trainer):
+        try:
+            pool = EmbeddingJob(
+                data.pool, network, per_class=data.pool.preview, title="Candidates", **options
+            ).centroids()
+            if novel is None:
+                return pool, None
+            return pool, EmbeddingJob(novel, network, title="Novel classes", **options).centroids()
+        except RuntimeError as error:
+            size, channels = network.preprocessing.size, network.preprocessing.channels
+            line = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"Expected {network.name} to have `{features}` or to turn images of {channels} x "
+                f"{size} x {size} into features but it could not ({line}); pass a module with "
+                f"`{features}`, a method or submodule that takes the data module's images."
+            ) from error
+
+
+def text_of_extractor(extractor: Extractor | None) -> str | None:
+    """What a checkpoint says of an extractor; modules are told apart by their class."""
+    if extractor is None:
+        return None
+    return str(extractor) if isinstance(extractor, str | Path) else type(extractor).__name__
+
+
+def own_network(extractor: Extractor) -> nn.Module | None:
+    """The `BaseClassifier` of a checkpoint; None for anything that is no checkpoint."""
+    if not isinstance(extractor, str | Path) or Path(extractor).suffix != ".ckpt":
+        return None
+    from lightning_modules.classifier import BaseClassifier  # it imports this module
+
+    require_whole(Path(extractor))
+    try:
+        return BaseClassifier.load_from_checkpoint(
+            extractor, map_location=torch.device("cpu"), weights_only=True
+        )
+    except (KeyError, TypeError, RuntimeError, UnpicklingError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"Expected {extractor} to be a checkpoint of a BaseClassifier but it is not ({line}); "
+            "name a network that load_backbone knows, or pass a module."
+        ) from error
 
 
 def image_centroids(

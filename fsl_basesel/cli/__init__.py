@@ -18,7 +18,7 @@ COMMANDS = {
     "frontier": "value and bound against the budget, or the number of classes",
     "suggest": "k and lam for `select` from the accuracies of models on random base sets",
     "demo": "train networks on the classes of every method, compare them, write a report",
-    "fit": "train on base classes that are chosen during the run, described by a YAML file",
+    "fit": "train on base classes that are chosen during the run, on folders of pictures",
     "report": "one HTML page with the results of a run, and figures for papers",
     "reproduce": "run the experiments of the paper, on its data or on embedded data",
 }

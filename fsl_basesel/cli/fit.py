@@ -1,77 +1,153 @@
-"""`fsl-basesel fit`: train on base classes chosen during the run, from a YAML file."""
+"""`fsl-basesel fit`: train on base classes that are chosen during the run.
+
+Only the command's own flags are here, so that `--help` needs no library; Lightning's are behind
+`--help-all`.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
+from typing import NoReturn
+
+from fsl_basesel.errors import InputError
 
 EXIT_WAITING = 75
 """Chosen classes wait for their labels; the same command goes on when they are there."""
 
-DESCRIPTION = (
-    "Train on base classes that are chosen during the run. The settings come from a YAML\n"
-    "file and from options; the same command, run again, resumes the run."
-)
-FLAGS = {
-    "--run": ("runs/fit", "folder of the run"),
-    "--ckpt-path": (
-        "last",
-        "checkpoint to resume from; `last` is the last one of the run, if there is one, and "
-        "`none` starts anew",
-    ),
-}
-"""Flags that are not Lightning's, with their defaults; `lightning_modules.cli` adds them."""
+TRAININGS = ("finetune", "scratch", "frozen")
+CONTROLS = ("random",)
+LIGHTNING = ("--data", "--model", "--trainer", "--print_config", "--seed_everything")
+"""How the options begin that are passed on to Lightning."""
+
 EXAMPLES = """\
-settings of the model, the data and the trainer, in the file or as options:
-  --model.NAME VALUE    arguments of the model (BaseClassifier)
-  --data.NAME VALUE     arguments of the data module
-  --trainer.NAME VALUE  arguments of Lightning's Trainer, its callbacks among them
-  --seed_everything N   seed of everything random (0)
-
 examples:
-  a cold start on the embedded glyphs:
+  the paper's cold start on your photographs, one folder for each class:
+    fsl-basesel fit photos/pool --novel photos/task
+  choose 20 classes with a pre-trained network, then fine-tune it on them:
+    fsl-basesel fit photos/pool --novel photos/task --backbone efficientnet-lite0 -m 20
+  the same without training, and what random classes would have reached:
+    fsl-basesel fit photos/pool --novel photos/task --backbone efficientnet-lite0 -m 20 \\
+        --train frozen --control random
+  everything from a YAML file:
     fsl-basesel fit --config configs/glyphs-cold-start.yaml
-  the same with other stages, into another folder:
-    fsl-basesel fit --config configs/glyphs-cold-start.yaml --run runs/other \\
-      --trainer.callbacks.schedule=[10,20,40]
 
-`fsl-basesel fit --help-all` lists every option of the model, the data module and
-Lightning. See docs/lightning.md."""
+The same command, run again, goes on with the run. Flags go before the YAML file, and
+the file before what is found out from the images and the machine. Options of the
+data, the model and the Trainer are given as --data.batch_size=32, --model.lr=0.05
+or --trainer.precision=bf16-mixed; `fit --help-all` lists them.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Hand every word on: the command's arguments come from the classes it builds."""
+    """Take every word; `run` tells the command's own flags from Lightning's."""
     parser.prefix_chars = "\0"  # no word is an option here, not even --help
     parser.add_argument("words", nargs=argparse.REMAINDER)
 
 
+class FlagParser(argparse.ArgumentParser):
+    """The command's own flags; what is wrong with them is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """As an error of ours."""
+        raise InputError(f"{message} (see fsl-basesel fit --help)")
+
+
+def flags() -> FlagParser:
+    """The parser of the command's own flags."""
+    parser = FlagParser(
+        prog="fsl-basesel fit",
+        usage="fsl-basesel fit POOL [--novel TASK] [flags]\n"
+        "       fsl-basesel fit --config FILE [flags]",
+        description="Train on base classes that are chosen during the run.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("pool", nargs="?", metavar="POOL", help="folder with a folder of pictures for each class")
+    add("--novel", metavar="TASK", help="the same for the task; without it the task is unknown")
+    add("--run", metavar="DIR", help="folder of the run (runs/fit)")
+    add("-m", type=int, metavar="N", help="base classes in the end (100, or half of a small pool)")
+    add("-k", type=int, metavar="K", help="nearest base classes that count for a novel class (3)")
+    add(
+        "--schedule",
+        metavar="N,N,...",
+        help="base classes in each stage of the cold start (doubled up to -m: 6,12,25,50,100)",
+    )
+    add("--epochs", type=int, metavar="N", help="epochs of each stage")
+    add(
+        "--backbone",
+        metavar="NAME",
+        help="choose once, with this pre-trained network: efficientnet-lite0, torchvision:NAME, "
+        "timm:NAME, a checkpoint, ... (see fsl-basesel embed --help)",
+    )
+    add(
+        "--train",
+        choices=TRAININGS,
+        help="with --backbone: go on training it (finetune, the default), train a new network "
+        "(scratch), or only use its features (frozen)",
+    )
+    add("--size", type=int, metavar="PX", help="side of the training images")
+    add("--shots", type=int, metavar="N", help="pictures of each class of the task to learn from")
+    add(
+        "--control",
+        choices=CONTROLS,
+        help="train a second network on random classes of the same number, and show the difference",
+    )
+    add(
+        "--label",
+        metavar="DIR",
+        help="POOL has a few pictures of each class; people put those of chosen classes into DIR",
+    )
+    add("--needed", type=int, metavar="N", help="with --label: pictures of a class to wait for (1)")
+    add("--seed", type=int, metavar="N", help="seed of everything that is drawn (0)")
+    add("--config", action="append", metavar="FILE", help="YAML file with further settings")
+    add(
+        "--ckpt-path",
+        metavar="FILE",
+        help="checkpoint to resume from; `last` is the run's own, `none` starts anew (last)",
+    )
+    add("--help-all", action="store_true", help="also list the options of Lightning")
+    return parser
+
+
+def parse(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The command's own flags, and the words that are Lightning's."""
+    parser = flags()
+    mine: list[str] = []
+    rest: list[str] = []
+    value_follows = False
+    for word in words:
+        ours = not word.startswith(LIGHTNING) and not (value_follows and word[:1] != "-")
+        (mine if ours else rest).append(word)
+        value_follows = word.startswith(LIGHTNING) and "=" not in word
+    asked, unknown = parser.parse_known_args(mine)
+    if unknown:
+        name = unknown[0].partition("=")[0]
+        known = [option for action in parser._actions for option in action.option_strings]
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else "see fsl-basesel fit --help."
+        raise InputError(f"Expected a flag of `fit` but got {name!r}; {hint}")
+    told = asked.pool or asked.config or asked.help_all
+    if not told and not any(word.startswith(("--data", "--print")) for word in rest):
+        raise InputError(
+            "Expected a folder of pictures or --config with a YAML file but got neither; "
+            "fsl-basesel fit --help shows both."
+        )
+    return asked, rest
+
+
 def run(args: argparse.Namespace) -> int:
     """Train; a run that must wait for labels is no fault."""
-    if {"-h", "--help"} & set(args.words):
-        help_parser().print_help()
-        return 0
+    asked, rest = parse(args.words)
     from fsl_basesel.data import LabelsPending
-    from lightning_modules.cli import cli_main
+    from lightning_modules.cli import fit_command
 
     try:
-        cli_main(["--help" if word == "--help-all" else word for word in args.words])
+        fit_command(asked, rest)
     except LabelsPending as waiting:
         print(f"fsl-basesel: {waiting}", file=sys.stderr)
         return EXIT_WAITING
     return 0
-
-
-def help_parser() -> argparse.ArgumentParser:
-    """A parser that knows the command's own flags, for its help."""
-    parser = argparse.ArgumentParser(
-        prog="fsl-basesel fit",
-        usage="fsl-basesel fit [--help] [--help-all] --config FILE [options]",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--help-all", action="store_true", help="every option there is")
-    parser.add_argument("--config", metavar="FILE", help="a YAML file; may be given several times")
-    for flag, (default, text) in FLAGS.items():
-        parser.add_argument(flag, metavar="X", help=f"{text} ({default})")
-    return parser

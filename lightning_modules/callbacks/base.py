@@ -24,7 +24,6 @@ import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
-from torch import nn
 
 from fsl_basesel import checks
 from fsl_basesel.data.cache import fingerprint
@@ -39,7 +38,12 @@ from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
 from lightning_modules.data import NEWER, BaseClassDataModule, step_seed
-from lightning_modules.features import centroids_of, feature_function
+from lightning_modules.features import (
+    Extractor,
+    centroids_of,
+    extractor_centroids,
+    feature_function,
+)
 from lightning_modules.resume import LAST, AtomicCheckpointIO, damage, require_same, settled
 
 Result = TypeVar("Result")
@@ -118,12 +122,21 @@ class SelectionCallback(pl.Callback):
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """The classes that come in at the start of a stage."""
 
-    def problem(self, trainer: pl.Trainer, module: nn.Module, m: int) -> SelectionProblem:
-        """Which `m` classes to add, as the features of `module` see it."""
+    def problem(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        m: int,
+        by: Extractor | None = None,
+    ) -> SelectionProblem:
+        """Which `m` classes to add, by the features of the model, or of another network."""
         assert self.data is not None
         novel = None if self.general else self.data.novel
-        candidates, target = centroids_of(self.data, novel, module, self.features, trainer)
-        self._centroids = candidates, target
+        if by is None:
+            found = centroids_of(self.data, novel, pl_module, self.features, trainer)
+        else:
+            found = extractor_centroids(self.data, novel, by, self.features, trainer)
+        candidates, target = self._centroids = found
         return SelectionProblem.from_centroids(
             candidates.values,
             None if target is None else target.values,

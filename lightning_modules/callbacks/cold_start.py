@@ -17,6 +17,7 @@ from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, last_epoch
 from lightning_modules.data import step_seed
+from lightning_modules.features import Extractor, text_of_extractor
 
 
 class ColdStartSelection(SelectionCallback):
@@ -44,6 +45,8 @@ class ColdStartSelection(SelectionCallback):
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         warm_start: keep the weights from stage to stage.
+        extractor: network that chooses the first classes, as in `SelectBaseClasses`; None draws
+            them at random.
         options: those of `SelectionCallback`: `similarity`, `selected` (classes that are in the
             first stage anyway), `general`, `cost`, `mu`, `certify`, `device`, `features`, `seed`
             (also of the first classes and of the weights of new models), `dirpath`, `verbose`.
@@ -63,16 +66,18 @@ class ColdStartSelection(SelectionCallback):
         method: str | Selector = "auto",
         *,
         warm_start: bool = False,
+        extractor: Extractor | None = None,
         **options: Any,
     ) -> None:
         stages = Schedule.of(schedule, epochs_per_stage)
         super().__init__(stages, k, lam, method, **options)
-        self.warm_start = warm_start
+        self.warm_start, self.extractor = warm_start, extractor
         self._initial: dict[str, Tensor] | None = None
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed, as plain types."""
-        return super().settings() | {"warm_start": self.warm_start}
+        settings = super().settings() | {"warm_start": self.warm_start}
+        return settings | {"extractor": text_of_extractor(self.extractor)}
 
     def epochs_planned(self, state: StageState) -> int:
         """The run ends with the schedule."""
@@ -84,9 +89,11 @@ class ColdStartSelection(SelectionCallback):
         self._initial = None
 
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
-        """Random classes in the first stage, then what the features of the model say."""
+        """The first classes at random or by the extractor, then by the features of the model."""
         assert self.data is not None
         m = self.schedule.sizes[stage] - len(self.data.class_numbers)
+        if stage == 0 and self.extractor is not None:
+            return self.select(trainer, self.problem(trainer, pl_module, m, self.extractor))
         if stage == 0:
             return RandomSelection().select(self._nothing_known(m), self.seed)
         return self.select(trainer, self.problem(trainer, pl_module, m))

@@ -201,7 +201,7 @@ class NovelEvaluation(pl.Callback):
             trainer=trainer,
             **(workers | {"persistent_workers": False} if workers else {}),
         )
-        self.rows += [self._row(moment, result) for result in self.results]
+        self.rows += [row_of(moment, result, self.seed) for result in self.results]
         folder = self.dirpath or Path(trainer.log_dir or trainer.default_root_dir)
         if trainer.is_global_zero:
             if not trial:
@@ -222,22 +222,6 @@ class NovelEvaluation(pl.Callback):
             [pl_module] if isinstance(pl_module, Head) else [NearestCentroid(), SoftmaxRegression()]
         )
 
-    def _row(self, moment: Moment, result: NovelAccuracy) -> Row:
-        return {
-            "stage": moment.stage + 1,
-            "epoch": moment.epoch,
-            "step": moment.step,
-            "base_classes": moment.base_classes,
-            "head": result.head,
-            "ways": result.ways,
-            "shots": result.shots,
-            "episodes": len(result.accuracies),
-            "seed": self.seed,
-            "accuracy": result.mean,
-            "ci95": result.interval,
-            "episode_accuracies": " ".join(f"{value:.6f}" for value in result.accuracies),
-        }
-
     def state_dict(self) -> dict[str, Any]:
         """What was measured, and whether something still has to be."""
         return {"rows": self.rows, "due": None if self._due is None else list(self._due)}
@@ -246,6 +230,24 @@ class NovelEvaluation(pl.Callback):
         """Take up what was measured before the checkpoint."""
         self.rows = list(state_dict["rows"])
         self._due = None if state_dict["due"] is None else Moment(*state_dict["due"])
+
+
+def row_of(moment: Moment, result: NovelAccuracy, seed: int) -> Row:
+    """A line of the CSV file."""
+    return {
+        "stage": moment.stage + 1,
+        "epoch": moment.epoch,
+        "step": moment.step,
+        "base_classes": moment.base_classes,
+        "head": result.head,
+        "ways": result.ways,
+        "shots": result.shots,
+        "episodes": len(result.accuracies),
+        "seed": seed,
+        "accuracy": result.mean,
+        "ci95": result.interval,
+        "episode_accuracies": " ".join(f"{value:.6f}" for value in result.accuracies),
+    }
 
 
 def _selection(trainer: pl.Trainer) -> SelectionCallback | None:

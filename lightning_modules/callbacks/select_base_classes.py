@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
-from torch import nn
 
 from fsl_basesel import checks
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.schedule import Schedule
-from lightning_modules.classifier import BaseClassifier
-from lightning_modules.features import feature_function
+from lightning_modules.features import Extractor, text_of_extractor
 
 
 class SelectBaseClasses(SelectionCallback):
@@ -31,8 +27,9 @@ class SelectBaseClasses(SelectionCallback):
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
-        extractor: model with the features to select by, or the path of a `BaseClassifier`
-            checkpoint; None is the model that is trained.
+        extractor: network with the features to select by: a module with `features`, the path of a
+            `BaseClassifier` checkpoint, or a name that `fsl_basesel.backbones.load_backbone` takes,
+            such as "efficientnet-lite0"; None is the model that is trained.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
         options: those of `SelectionCallback`: `similarity`, `general`, `cost`, `mu`, `certify`,
             `device`, `features` (of the extractor), `seed`, `dirpath`, `verbose`.
@@ -50,7 +47,7 @@ class SelectBaseClasses(SelectionCallback):
         lam: float = 0.0,
         method: str | Selector = "auto",
         *,
-        extractor: nn.Module | str | Path | None = None,
+        extractor: Extractor | None = None,
         selected: Sequence[str] = (),
         **options: Any,
     ) -> None:
@@ -62,7 +59,7 @@ class SelectBaseClasses(SelectionCallback):
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on; the epochs are the Trainer's business."""
-        settings = super().settings()
+        settings = super().settings() | {"extractor": text_of_extractor(self.extractor)}
         del settings["epochs_per_stage"]
         return settings
 
@@ -72,21 +69,4 @@ class SelectBaseClasses(SelectionCallback):
 
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """Select by the features of the extractor."""
-        module = self._loaded(pl_module)
-        feature_function(module, self.features)
-        guest = module is not pl_module
-        if guest:
-            module.to(trainer.strategy.root_device)
-        problem = self.problem(trainer, module, self.m)
-        if guest:
-            module.to("cpu")  # its room on the device is for training from now on
-        return self.select(trainer, problem)
-
-    def _loaded(self, pl_module: pl.LightningModule) -> nn.Module:
-        if self.extractor is None:
-            return pl_module
-        if isinstance(self.extractor, nn.Module):
-            return self.extractor
-        return BaseClassifier.load_from_checkpoint(
-            self.extractor, map_location=torch.device("cpu"), weights_only=True
-        )
+        return self.select(trainer, self.problem(trainer, pl_module, self.m, self.extractor))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from fsl_basesel.errors import InputError
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.experiments.training import min_epoch_images
+from lightning_modules.keys import class_named
 
 
 def build(spec: Any) -> Any:
@@ -19,13 +19,7 @@ def build(spec: Any) -> Any:
     """
     if not isinstance(spec, dict) or "class_path" not in spec:
         return spec
-    module, _, name = spec["class_path"].rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"Expected `class_path` to name a class but got {spec['class_path']!r} ({error})."
-        ) from error
+    found = class_named(spec["class_path"])
     return found(**{key: build(value) for key, value in spec.get("init_args", {}).items()})
 
 

@@ -1,8 +1,8 @@
 """Few-shot classifiers on features: how well can novel classes be told apart?
 
-`NearestCentroid`, `SoftmaxRegression` and `LinearProbe` only evaluate; `ProtoNet`, `MAML` and
-`ANIL` evaluate and can be trained on tasks of the base classes. To make one of those three,
-learn2learn must be installed.
+`NearestCentroid`, `SoftmaxRegression`, `LinearProbe` and `WhitenedCentroid` only evaluate;
+`ProtoNet`, `MAML` and `ANIL` evaluate and can be trained on tasks of the base classes. To make one
+of those three, learn2learn must be installed.
 """
 
 from lightning_modules.heads.anil import ANIL
@@ -13,6 +13,7 @@ from lightning_modules.heads.maml import MAML
 from lightning_modules.heads.nearest_centroid import NearestCentroid
 from lightning_modules.heads.protonet import ProtoNet
 from lightning_modules.heads.softmax_regression import SoftmaxRegression
+from lightning_modules.heads.whitened_centroid import WhitenedCentroid
 
 __all__ = [
     "ANIL",
@@ -23,4 +24,5 @@ __all__ = [
     "NearestCentroid",
     "ProtoNet",
     "SoftmaxRegression",
+    "WhitenedCentroid",
 ]

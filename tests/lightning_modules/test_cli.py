@@ -201,7 +201,7 @@ def test_optimizer_and_schedule_from_yaml_are_made_anew_in_every_stage(tmp_path:
     ("words", "message"),
     [
         (["--data.domain=foo"], r"`domain` to be one of plain, transfer, fine but got 'foo'"),
-        (["--data.candidats=3"], "Option 'candidats' is not accepted"),
+        (["--data.candidats=3"], r"got data.candidats; did you mean data.candidates\?"),
         (["--trainer.callbacks.schedule=[6,5]"], "`schedule` to be rising numbers of classes"),
         (["--trainer.callbacks.method=best"], "`method` to be one of auto, paper"),
         (["--trainer.epochs=3"], "trainer.epochs"),
@@ -222,4 +222,12 @@ def test_help_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["fit", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "usage: fsl-basesel fit" in shown
-    assert "--run RUN" in shown
+    assert "--run DIR" in shown
+    assert "--trainer.max_epochs" not in shown
+
+
+def test_all_help_has_the_options_of_lightning_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--help-all"]) == 0
+    shown = capsys.readouterr().out
+    assert "--backbone NAME" in shown
+    assert "--trainer.max_epochs" in shown

@@ -9,7 +9,13 @@ from torch import Tensor, nn
 
 from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode, EpisodeSampler, split_task
-from lightning_modules.heads import Head, LinearProbe, NearestCentroid, SoftmaxRegression
+from lightning_modules.heads import (
+    Head,
+    LinearProbe,
+    NearestCentroid,
+    SoftmaxRegression,
+    WhitenedCentroid,
+)
 from lightning_modules.heads.softmax_regression import minimise
 
 linear_model = pytest.importorskip("sklearn.linear_model")
@@ -186,3 +192,37 @@ def test_lbfgs_stops_where_it_starts_if_that_is_the_bottom():
     start = torch.where(torch.arange(6)[:, None] < 3, bowls.goal, 0.0)
     found = minimise(bowls, start, tolerance=1e-9)
     assert torch.equal(found[:3], start[:3])
+
+
+def test_whitened_centroids_are_those_of_a_direct_computation():
+    rng = np.random.default_rng(0)
+    base, base_labels = rng.random((60, 7)) ** 2, np.repeat(np.arange(6), 10)
+    support, labels = rng.random((2, 12, 7)), np.repeat(np.arange(4), 3)
+    query = rng.random((2, 9, 7))
+    head = WhitenedCentroid(torch.from_numpy(base), torch.from_numpy(base_labels))
+    found = head.scores(
+        torch.from_numpy(support), torch.from_numpy(labels), torch.from_numpy(query), 4
+    )
+    base_means = np.stack([base[base_labels == c].mean(0) for c in range(6)])
+    for episode in range(2):
+        means = np.stack([support[episode][labels == c].mean(0) for c in range(4)])
+        away = [base[i] - base_means[base_labels[i]] for i in range(60)]
+        away += [support[episode][i] - means[labels[i]] for i in range(12)]
+        covariance = sum(np.outer(row, row) for row in away) / 72
+        covariance = 0.5 * covariance + 0.5 * np.trace(covariance) / 7 * np.eye(7)
+        # Products after whitening are products with the inverse of the covariance.
+        inverse = np.linalg.inv(covariance)
+
+        def cosine(a: np.ndarray, b: np.ndarray, inverse: np.ndarray = inverse) -> float:
+            return a @ inverse @ b / np.sqrt((a @ inverse @ a) * (b @ inverse @ b))
+
+        for c in range(4):
+            near = sorted(range(6), key=lambda b: -cosine(means[c], base_means[b]))[:2]
+            mixed = 0.8 * means[c] + 0.2 * base_means[near].mean(0)
+            expected = [cosine(row, mixed) for row in query[episode]]
+            np.testing.assert_allclose(found[episode, :, c].numpy(), expected, atol=1e-6)
+
+
+def test_whitened_centroids_need_images_of_base_classes():
+    with pytest.raises(InputError, match=r"one label for each, but got shapes \(3, 2\) and \(2,\)"):
+        WhitenedCentroid(torch.rand(3, 2), torch.tensor([0, 1]))

@@ -1,0 +1,199 @@
+"""Around the training of `fit`: how long it will take, what came out, a control, the report."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.console import Console
+
+from fsl_basesel.data import LabelsPending
+from fsl_basesel.data.pool import ClassPool
+from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import csv_text, write_text
+from fsl_basesel.report.paired import REFERENCE, paired_difference, points
+from lightning_modules import found
+from lightning_modules.callbacks.cold_start import ColdStartSelection
+from lightning_modules.evaluation import NovelAccuracy, evaluate_novel
+from lightning_modules.features import feature_function
+from lightning_modules.heads import NearestCentroid
+
+if TYPE_CHECKING:
+    from lightning_modules.cli import FitCLI
+
+CHOSEN = "chosen classes"
+CONTROL = "control-random"
+LOOKED_AT = 16
+"""Images that are read and learnt from to tell how long a run will take."""
+
+
+def say(text: str) -> None:
+    """A line on the screen."""
+    Console(highlight=False).print(text, soft_wrap=True)
+
+
+def stages_of(command: FitCLI) -> list[tuple[int, int]]:
+    """Base classes and epochs of each stage of a run; none where nothing is chosen."""
+    selection = command.selection
+    if selection is None:
+        return []
+    sizes, epochs = selection.schedule.sizes, selection.schedule.epochs
+    if isinstance(selection, ColdStartSelection):
+        return list(zip(sizes, epochs, strict=True))
+    return [(sizes[-1], max(1, command.trainer.max_epochs or 1))]
+
+
+def announce(command: FitCLI) -> None:
+    """Say what will be done and about how long it will take."""
+    stages = stages_of(command)
+    if not stages or not command.trainer.is_global_zero:
+        return
+    data = command.datamodule
+    plan = ", ".join(f"{classes} classes x {epochs} epochs" for classes, epochs in stages)
+    text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
+    if type(data.pool) is ClassPool:  # people label the classes of others, which takes its time
+        seconds = _estimate(command, stages)
+        text += f"; about {in_words(seconds)} without what was done before"
+    say(text)
+
+
+def in_words(seconds: float) -> str:
+    """A time for people.
+
+    Example:
+        >>> in_words(42), in_words(400), in_words(9000)
+        ('42 seconds', '7 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> float:
+    """Seconds, by reading and learning from a few images; nothing of the run is changed."""
+    data, selection = command.datamodule, command.selection
+    assert selection is not None
+    images = data.pool.preview_set()
+    few = range(min(LOOKED_AT, len(images)))
+    images.batch(few[:1])  # the first time is slower, here and below
+    began = time.perf_counter()
+    pictures, _ = images.batch(few)
+    reading = (time.perf_counter() - began) / len(pictures) / max(1, data.workers["num_workers"])
+    device = command.trainer.strategy.root_device
+    with torch.random.fork_rng():
+        module = copy.deepcopy(command.model).to(device).train()
+        extract = feature_function(module, selection.features)
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            extract(pictures.to(device)).flatten(1).square().mean().backward()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            times.append(time.perf_counter() - began)
+    learning = min(times) / len(pictures)
+    per_class = float(data.pool.source.sizes.mean())
+    least = data.min_epoch_images
+    trained = sum(epochs * max(classes * per_class, least) for classes, epochs in stages)
+    looked_at = len(images) * max(1, len(stages) - 1)
+    return trained * (reading + learning) + looked_at * (reading + learning / 3)
+
+
+def finish(command: FitCLI, settings: found.Settings, words: Sequence[str], control: bool) -> None:
+    """The accuracy on the novel task, a control if asked for, and the report."""
+    trainer = command.trainer
+    if trainer.fast_dev_run:  # type: ignore[attr-defined]
+        return
+    result = accuracy(command)
+    if control:
+        other = control_run(command, settings, words)
+        compare(command.folder, result, accuracy(other), _setting(command))
+    elif result is not None and trainer.is_global_zero:
+        say(f"Novel task: {result} over {len(result.accuracies)} draws")
+    if trainer.is_global_zero:
+        write_report(command.folder)
+
+
+def accuracy(command: FitCLI) -> NovelAccuracy | None:
+    """Accuracy on the novel task, as `trainer.test` gives it; None without a task."""
+    novel, device = command.datamodule.novel, command.trainer.strategy.root_device
+    selection = command.selection
+    if novel is None or selection is None or not command.trainer.is_global_zero:
+        return None
+    model = command.model.to(device)
+    (result,) = evaluate_novel(
+        model, novel, [NearestCentroid()], shots=novel.shots, features=selection.features
+    )
+    model.to("cpu")
+    return result
+
+
+def control_run(command: FitCLI, settings: found.Settings, words: Sequence[str]) -> FitCLI:
+    """Train the same network as long on as many random classes, in a folder of its own."""
+    from lightning_modules.cli import build
+
+    stages = stages_of(command)
+    if not stages or command.datamodule.novel is None:
+        raise InputError("Expected a selection and a novel task (--novel) for --control random.")
+    m, epochs = stages[-1]
+    random = copy.deepcopy(settings)
+    random["run"] = str(command.folder / CONTROL)
+    chosen = found.selection_of(random)
+    assert chosen is not None
+    chosen["class_path"] = found.ONCE
+    seed = chosen["init_args"].get("seed", 0)
+    chosen["init_args"] = {"m": m, "method": "random", "certify": False, "seed": seed}
+    random.setdefault("trainer", {})["max_epochs"] = epochs
+    if command.trainer.is_global_zero:
+        say(f"Control: a second network on {m} random classes")
+    other = build(random, [word for word in words if not word.startswith("--trainer.callbacks")])
+    other.fit()
+    return other
+
+
+def compare(
+    folder: Path,
+    chosen: NovelAccuracy | None,
+    random: NovelAccuracy | None,
+    setting: dict[str, Any],
+) -> None:
+    """Show what the choice brought, draw by draw, and keep it for the report."""
+    if chosen is None or random is None:
+        return
+    rows = [
+        setting
+        | {"label": label, "seed": draw, "head": one.head, "shots": one.shots, "accuracy": a}
+        for label, one in ((REFERENCE, random), (CHOSEN, chosen))
+        for draw, a in enumerate(one.accuracies)
+    ]
+    write_text(folder / "results.csv", csv_text(rows))
+    mine, theirs = dict(enumerate(chosen.accuracies)), dict(enumerate(random.accuracies))
+    say(f"Novel task, {CHOSEN}: {chosen} over {len(mine)} draws")
+    say(f"Novel task, random classes: {random}")
+    difference = points(paired_difference(mine, theirs), sign=True)
+    say(f"Difference: {difference} points (paired by draw; one training each)")
+
+
+def _setting(command: FitCLI) -> dict[str, Any]:
+    return {"experiment": "fit", "domain": command.folder.name, "m": stages_of(command)[-1][0]}
+
+
+def write_report(folder: Path) -> Path:
+    """Write `report.html` of a run into its folder."""
+    from fsl_basesel.report.page import html_page
+    from fsl_basesel.report.run import read_run
+
+    path = write_text(folder / "report.html", html_page(read_run(folder)))
+    say(f"Report: {path}")
+    return path
+
+
+def waiting(folder: Path, pending: LabelsPending) -> None:
+    """Write the report of a run that waits for labels, where there is something to report yet."""
+    try:
+        write_report(folder)
+    except InputError:
+        say(f"Classes to label: {pending.queue}")

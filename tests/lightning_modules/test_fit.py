@@ -1,0 +1,311 @@
+"""`fsl-basesel fit` on folders: without a YAML file, killed and taken up, errors of one line."""
+
+from __future__ import annotations
+
+import csv
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+import fsl_basesel as fb
+from fsl_basesel.cli import fit as flags
+from fsl_basesel.cli import main
+from lightning_modules import cli, found
+from tests.lightning_modules.photographs import photographs
+from tests.lightning_modules.runs import die, finished, in_process
+
+QUICK = ["--trainer.enable_progress_bar=false", "--trainer.accelerator=cpu"]
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def pictures(folder: str, classes: int, count: int, mode: str = "RGB", side: int = 12) -> None:
+    """Classes that differ in brightness and in a pattern of their own."""
+    rng = np.random.default_rng(len(folder))
+    for number in range(classes):
+        path = Path(folder) / f"{Path(folder).name}-{number}"
+        path.mkdir(parents=True)
+        pattern = rng.integers(0, 255, (side, side, 3))
+        for item in range(count):
+            noise = rng.integers(-60, 60, (side, side, 3))
+            pixels = np.clip(pattern + noise, 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).convert(mode).save(path / f"{item}.png")
+
+
+def settings(*words: str) -> dict[str, Any]:
+    return cli.settings_of(*flags.parse(list(words)))
+
+
+def selection(of: dict[str, Any]) -> dict[str, Any]:
+    chosen = found.selection_of(of)
+    assert chosen is not None
+    return chosen["init_args"]
+
+
+# What is found out
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [(1, [1]), (2, [1]), (9, [4]), (30, [3, 7, 15]), (100, [6, 12, 25, 50, 100])],
+)
+def test_the_schedule_follows_the_size_of_the_pool(classes: int, expected: list[int]) -> None:
+    pictures("pool", classes, 1, side=8)
+    assert selection(settings("pool"))["schedule"] == expected
+
+
+def test_size_channels_shots_and_network_follow_the_images() -> None:
+    pictures("pool", 4, 3, mode="L", side=20)
+    pictures("task", 2, 7, side=20)
+    made = settings("pool", "--novel", "task")
+    data = made["data"]["init_args"]
+    assert (data["size"], data["channels"], data["shots"], data["queries"]) == (20, 1, 3, 4)
+    assert made["model"]["init_args"]["in_channels"] == 1
+    pictures("photos", 4, 3, side=90)
+    made = settings("photos")
+    assert (made["data"]["init_args"]["size"], made["data"]["init_args"]["channels"]) == (64, 3)
+
+
+def test_flags_go_before_yaml_and_yaml_before_what_is_found_out() -> None:
+    pictures("pool", 6, 3)
+    mine = {
+        "data": {"init_args": {"size": 10, "batch_size": 5}},
+        "trainer": {"callbacks": [{"class_path": found.COLD_START, "init_args": {"k": 2}}]},
+    }
+    Path("mine.yaml").write_text(yaml.safe_dump(mine))
+    made = settings("pool", "--config", "mine.yaml", "--size", "9", "-k", "1", "--seed", "4")
+    assert made["data"]["init_args"]["size"] == 9
+    assert made["data"]["init_args"]["batch_size"] == 5
+    assert made["data"]["init_args"]["channels"] == 3
+    assert selection(made) == {"k": 1, "seed": 4}
+    assert settings("pool", "--config", "mine.yaml")["data"]["init_args"]["size"] == 10
+    assert selection(settings("pool", "--config", "mine.yaml"))["k"] == 2
+    assert selection(settings("pool", "-m", "5"))["schedule"] == [5]
+    assert selection(settings("pool", "--schedule", "2,4", "--epochs", "7")) == {
+        "k": 3, "schedule": [2, 4], "epochs_per_stage": 7,
+    }  # fmt: skip
+    once = settings("pool", "--backbone", "efficientnet-lite0", "-m", "2", "--epochs", "4")
+    assert selection(once) == {"k": 3, "extractor": "efficientnet-lite0", "m": 2}
+    assert once["trainer"]["max_epochs"] == 4
+    assert once["model"]["init_args"]["backbone"] == "efficientnet-lite0"
+    scratch = settings("pool", "--backbone", "efficientnet-lite0", "--train", "scratch")
+    assert scratch["model"]["init_args"]["backbone"] == "resnet8"
+
+
+# Runs
+
+
+def test_folders_alone_are_enough_and_everything_is_in_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pictures("pool", 6, 8)
+    pictures("task", 3, 8)
+    words = ["fit", "pool", "--novel", "task", "--epochs", "1", "--schedule", "2,3", *QUICK]
+    assert main([*words, "--control", "random"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"6 candidates in runs/fit: 2 classes x 1 epochs, 3 .*; about \d+ ", shown)
+    assert re.search(r"Novel task, chosen classes: NearestCentroid, 3-way 4-shot: [\d.]+ ±", shown)
+    assert re.search(r"Difference: [+-][\d.]+ ± [\d.]+ points", shown)
+    run = Path("runs/fit")
+    assert {"report.html", "selection-stage-2.json", "results.csv", "novel_allway_4shot.csv"} <= {
+        path.name for path in run.iterdir()
+    }
+    random = fb.Selection.load(run / "control-random" / "selection-stage-1.json")
+    assert (random.method, len(random.indices)) == ("random", 3)
+    with open(run / "results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == ["Random"] * 10 + ["chosen classes"] * 10
+    assert "Random" in (run / "report.html").read_text()
+    # The last line is what `trainer.test` says.
+    command = cli.build(cli.settings_of(*flags.parse(words[1:])))
+    command.model.on_load_checkpoint(_checkpoint(run))  # type: ignore[operator]
+    command.model.load_state_dict(_checkpoint(run)["state_dict"])
+    (logged,) = command.trainer.test(command.model, command.datamodule, verbose=False)
+    means = [float(row["accuracy"]) for row in rows[10:]]
+    assert logged["test_accuracy"] == pytest.approx(np.mean(means), abs=1e-6)
+
+
+def _checkpoint(run: Path, name: str = "last") -> dict[str, Any]:
+    return torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)
+
+
+def _killed_at(words: list[str], epoch: int) -> None:
+    """Run the command and die in an epoch."""
+    import lightning_modules.classifier as classifier
+
+    original = classifier.BaseClassifier.training_step
+
+    def dying(self: Any, batch: Any, batch_idx: int) -> Any:
+        if self.current_epoch == epoch and batch_idx == 1:
+            die()
+        return original(self, batch, batch_idx)
+
+    if epoch >= 0:
+        classifier.BaseClassifier.training_step = dying  # type: ignore[method-assign]
+    torch.set_num_threads(1)
+    assert main(words) == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--backbone", "efficientnet-lite0", "-m", "3"]])
+def test_real_photographs_killed_and_taken_up_to_the_same_weights(
+    data_folder: Path, tmp_path: Path, more: list[str]
+) -> None:
+    photographs(data_folder, tmp_path, pool=8, task=3, images=12)
+    words = ["fit", "pool", "--novel", "task", "--epochs", "2", "--size", "32", *QUICK, *more]
+    words += [] if more else ["--schedule", "2,4"]
+    words += ["--data.batch_size=8"]
+    assert finished(in_process(_killed_at, [*words, "--run", "whole"], -1)) == 0
+    assert finished(in_process(_killed_at, [*words, "--run", "killed"], 1)) == -signal.SIGKILL
+    assert finished(in_process(_killed_at, [*words, "--run", "killed"], -1)) == 0
+    whole, killed = _checkpoint(Path("whole")), _checkpoint(Path("killed"))
+    assert whole["state_dict"].keys() == killed["state_dict"].keys()
+    for name, tensor in whole["state_dict"].items():
+        assert torch.equal(tensor, killed["state_dict"][name]), name
+    assert _checkpoint(Path("killed"), "previous")["epoch"] == whole["epoch"] - 1
+
+
+def test_frozen_features_train_nothing_and_are_repeatable(
+    data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photographs(data_folder, tmp_path, pool=6, task=3, images=8)
+    words = ["fit", "pool", "--novel", "task", "--backbone", "efficientnet-lite0", "-m", "3"]
+    words += ["--train", "frozen", "--control", "random"]
+    results = []
+    for _ in range(2):
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        assert "WhitenedCentroid, 3-way 4-shot" in shown
+        results.append(Path("runs/fit/results.csv").read_text())
+    assert results[0] == results[1]
+    assert not Path("runs/fit/checkpoints").exists()
+    assert len(fb.Selection.load("runs/fit/selection-stage-1.json").names) == 3
+    assert main([*words, "-k", "1"]) == 2
+    assert "k was 3 and is now 1" in capsys.readouterr().err
+
+
+def test_another_pool_in_the_same_run_is_refused_with_the_way_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for folder in ("pool", "other"):
+        pictures(folder, 4, 4)
+    words = ["--schedule", "1,2", "--epochs", "1", *QUICK]
+    assert main(["fit", "pool", *words]) == 0
+    assert main(["fit", "other", *words]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.search(
+        r"of another one: pool was .* another folder with --run; --ckpt-path none", error
+    )
+    assert main(["fit", "other", *words, "--run", "runs/other"]) == 0
+
+
+def test_people_label_between_the_stages(capsys: pytest.CaptureFixture[str]) -> None:
+    pictures("previews", 5, 3)
+    pictures("task", 2, 6)
+    words = ["fit", "previews", "--novel", "task", "--label", "labelled", "--needed", "3"]
+    words += ["--schedule", "1,3", "--epochs", "1", *QUICK]
+    for expected in (1, 2):
+        assert main(words) == 75
+        assert f"{expected} chosen class(es) wait" in capsys.readouterr().err
+        queue = yaml.safe_load(Path("runs/fit/classes-to-label.json").read_text())
+        assert len(queue["waiting"]) == expected
+        for entry in queue["waiting"]:
+            assert entry["folder"].startswith("labelled")
+            Path(entry["folder"]).mkdir(parents=True)
+            for item in range(3):
+                Image.new("RGB", (12, 12), (70 * item, 9, 9)).save(f"{entry['folder']}/{item}.png")
+    assert main(words) == 0
+    assert Path("runs/fit/report.html").exists()
+
+
+# Models of one's own
+
+OWN = """
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+
+class Mine(pl.LightningModule):
+    def __init__(self, classes: int = 100, lr: float = 0.1):
+        super().__init__()
+        self.lr = lr
+        self.net = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+        self.head = nn.Linear(8, classes)
+
+    def features(self, images):
+        return self.net(images).flatten(1)
+
+    def training_step(self, batch, _):
+        return nn.functional.cross_entropy(self.head(self.features(batch[0])), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), self.lr)
+"""
+
+
+def test_a_model_of_ones_own_in_yaml(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures("pool", 4, 4)
+    pictures("task", 2, 6)
+    Path("own_model.py").write_text(OWN)
+    monkeypatch.syspath_prepend(".")
+    Path("own.yaml").write_text("model:\n  class_path: own_model.Mine\n  init_args: {lr: 0.2}\n")
+    words = ["fit", "pool", "--novel", "task", "--config", "own.yaml", "--epochs", "1", *QUICK]
+    assert main(words) == 0
+    assert "Novel task: NearestCentroid, 2-way 3-shot" in capsys.readouterr().out
+    Path("own.yaml").write_text("model:\n  class_path: torch.nn.Linear\n")
+    assert main([*words, "--run", "x"]) == 2
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pool", "--epoch", "3"], "a flag of `fit` but got '--epoch'; did you mean --epochs?"),
+        ([], "a folder of pictures or --config"),
+        (["nosuch"], "nosuch"),
+        (["pool", "--config", "nosuch.yaml"], "nosuch.yaml"),
+        (["pool", "-m", "9"], r"-m from 1 to 3, the classes of pool, but got 9"),
+        (["pool", "--schedule", "a,b"], "numbers of classes, as in 6,12,25, but got 'a,b'"),
+        (["pool", "--schedule", "2,1"], "rising numbers of classes"),
+        (["pool", "--train", "frozen"], "--train frozen with --backbone but got none"),
+        (["pool", "--train", "all"], "invalid choice: 'all'"),
+        (["pool", "--data.batchsize=3"], r"got data.batchsize; did you mean data.batch_size\?"),
+        (["pool", "--model.lrr=3"], r"got model.lrr; did you mean model.lr\?"),
+        (["pool", "--trainer.max_epoch=3"], r"did you mean trainer.max_epochs\?"),
+        (["pool", "--trainer.callbacks.schedul=3"], r"did you mean trainer.callbacks.schedule\?"),
+        (["pool", "--config", "bad.yaml"], r"of ImageFolderDataModule but got data.pathh; did you"),
+        (["pool", "--backbone", "efficientnet-lite9"], "efficientnet-lite"),
+        (["pool", "--backbone", "weights.pth"], "architecture"),
+        (
+            ["pool", "--backbone", "nosuch.ckpt"],
+            "nosuch.ckpt to be a whole .* but it is not there",
+        ),
+        (["pool", "--backbone", "bad.ckpt"], "bad.ckpt to be a whole checkpoint but it cannot"),
+    ],
+)
+def test_errors_are_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures("pool", 3, 3)
+    Path("bad.yaml").write_text("data: {init_args: {pathh: x}}")
+    Path("bad.ckpt").write_bytes(b"PK\x03\x04\xff\xfe")
+    assert main(["fit", *words, *QUICK]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("fsl-basesel: error: ")
+    assert re.search(message, lines[0])
+    assert len(lines[0]) < 420
