@@ -85,8 +85,12 @@ def methods_of(number: int) -> Iterator[tuple[str, Any]]:
 
 
 def reasons(selection: fb.Selection) -> str:
-    """A hash of everything `explain()` says."""
+    """A hash of everything `explain()` says.
+
+    Similarity Ratios of signed similarities are left out: 0.2.0 has none there.
+    """
     told = selection.explain()
+    signed = selection.hyperparameters["floor"] < 0
     return digest(
         [
             [
@@ -94,7 +98,11 @@ def reasons(selection: fb.Selection) -> str:
                 for c in told.chosen
             ],
             [
-                (n.name, [(name, value.hex()) for name, value in n.neighbours], *_ratios(n))
+                (
+                    n.name,
+                    [(name, value.hex()) for name, value in n.neighbours],
+                    *([None, None] if signed else _ratios(n)),
+                )
                 for n in told.novel
             ],
         ]
