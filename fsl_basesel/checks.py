@@ -107,8 +107,11 @@ def cost_vector(cost: ArrayLike | None, count: int) -> np.ndarray | None:
     return array
 
 
-def row_weights(weights: ArrayLike, count: int) -> np.ndarray:
-    """`weights` as `count` finite float64 numbers of at least 0, not all of them 0."""
+def row_weights(weights: ArrayLike, count: int, brought: bool = False) -> np.ndarray:
+    """`weights` as `count` finite float64 numbers of at least 0.
+
+    Not all of them are 0, unless they are those of one process (`brought`).
+    """
     expected = f"Expected `weights` to be {count} numbers of at least 0, one a novel class,"
     array = as_array(weights, expected)
     if array.shape != (count,) or array.dtype.kind not in "fiu":
@@ -117,7 +120,7 @@ def row_weights(weights: ArrayLike, count: int) -> np.ndarray:
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
     if len(wrong):
         raise InputError(f"{expected} but got {array[wrong[0]]} for novel class {wrong[0]}.")
-    if not 0 < array.sum() < np.inf:
+    if not brought and not 0 < array.sum() < np.inf:
         raise InputError(f"{expected} with a finite sum above 0 but their sum is {array.sum()}.")
     array.flags.writeable = False
     return array

@@ -2,9 +2,9 @@
 
 Novel classes meet only in sums: gains, values and gradients are means over rows. So every process
 holds its own rows and works on them alone, and what crosses the network is one vector of numbers a
-step. Sums are taken over fixed blocks of rows (`fsl_basesel.topk.ROWS`), each of which lies on one
-process, and the blocks are added in their order: one process and many get the same bits, so they
-choose the same classes.
+step. Sums are taken over fixed blocks of rows (`fsl_basesel.parallel.ROWS`), each of which lies on
+one process, and the blocks are added in their order: one process and many get the same bits, so
+they choose the same classes.
 
 All processes make the same calls. Each call on a problem first compares what every process is about
 to do (`Rows.agree`); a difference is the same error on all of them.
@@ -13,19 +13,26 @@ to do (`Rows.agree`); a difference is the same error on all of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fsl_basesel.errors import InputError, ProcessError
-from fsl_basesel.topk import ROWS
+from fsl_basesel.parallel import ROWS
 
 if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
+
+Result = TypeVar("Result")
+
+# How long processes that torchrun started wait for each other. One that ends is noticed at once.
+PATIENCE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Rows:
             if self.rank > 0:
                 _dist().recv(message, group=self.group, group_src=self.rank - 1)
             total = _added(message.cpu().numpy() if self.rank else None, blocks)
-            message = torch.from_numpy(np.ascontiguousarray(total)).to(message.device)
+            message = torch.tensor(total, device=message.device)  # a copy: it is written to
             if self.rank < self.size - 1:
                 _dist().send(message, group=self.group, group_dst=self.rank + 1)
             _dist().broadcast(message, group=self.group, group_src=self.size - 1)
@@ -91,8 +98,11 @@ class Rows:
 
     def sum_of(self, per_row: np.ndarray) -> float:
         """The sum of a number for each row."""
-        parts = np.array([per_row[block].sum() for block in self.blocks])
-        return float(self.sum(parts[:, None])[0])
+        return float(self.sum(self.block_sums(per_row))[0])
+
+    def block_sums(self, per_row: np.ndarray) -> np.ndarray:
+        """`[blocks, 1]`: the sums of a number for each row over the blocks here."""
+        return np.array([per_row[block].sum() for block in self.blocks]).reshape(-1, 1)
 
     def all(self, local: np.ndarray) -> np.ndarray:
         """An array with an entry for each row here, completed by those of other processes."""
@@ -206,6 +216,46 @@ def own_rows(
         if rows.start <= first < rows.stop and rank != source:
             parts.append(piece.cpu().numpy())
     return np.ascontiguousarray(np.concatenate(parts, axis=1)), rows
+
+
+def launched() -> bool:
+    """Whether torchrun started this process together with others."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that prints and saves."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Meet the other processes that torchrun started; does nothing on a process of its own."""
+    if not launched() or _dist().is_initialized():
+        yield
+        return
+    _dist().init_process_group("gloo", timeout=PATIENCE)
+    try:
+        yield
+    finally:
+        _dist().destroy_process_group()
+
+
+def all_or_none(work: Callable[[], Result]) -> Result:
+    """What `work` returns; bad input on one of the processes of torchrun is an error on all."""
+    if not launched():
+        return work()
+    result, fault = None, ""
+    try:
+        result = work()
+    except InputError as error:
+        fault = str(error)
+    rank, size = _place(None)
+    faults = Rows(0, 0, 0, rank, size).gather(fault)
+    for at, text in enumerate(faults):
+        if text:
+            raise InputError(text if all(faults) else f"{text} (rank {at})")
+    return result  # type: ignore[return-value]
 
 
 def require_group(group: ProcessGroup | None) -> None:

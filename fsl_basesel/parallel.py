@@ -16,6 +16,8 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
+ROWS = 256  # novel classes whose sums are taken together, whatever the number of processes
+
 # One pool a process: a forked child (DataLoader worker, DDP rank) cannot use its parent's threads
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 

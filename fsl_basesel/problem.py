@@ -312,7 +312,8 @@ class SelectionProblem:
             rows = Rows.spread(len(target), group, _digest(base, target, base_names, target_names))
             rows.agree("SelectionProblem.from_centroids", candidates=base.shape, novel=target.shape)
         kind = np.result_type(base, target)
-        checks.enough_memory(len(base) * (rows.stop - rows.start) * kind.itemsize, rows.size)
+        needed = len(base) * (rows.stop - rows.start) * kind.itemsize
+        distributed.all_or_none(lambda: checks.enough_memory(needed, rows.size))
         here = slice(rows.start, rows.stop)
         space = None
         if not callable(similarity):
@@ -366,10 +367,10 @@ class SelectionProblem:
         by_candidate, fault = np.zeros((0, 0)), ""
         mine = own = None
         try:
-            matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
-            by_candidate = np.ascontiguousarray(matrix.T)
+            by_candidate = _rows_brought(similarity)
             mine = None if novel_names is None else [str(name) for name in novel_names]
-            own = None if weights is None else checks.row_weights(weights, len(matrix))
+            count = by_candidate.shape[1]
+            own = None if weights is None else checks.row_weights(weights, count, brought=True)
         except (InputError, TypeError) as error:  # if the others did not hear, they would wait
             fault = str(error)
         told = start.gather((fault, by_candidate.shape[1], mine, own))
@@ -719,6 +720,12 @@ class SelectionProblem:
         columns = np.arange(self.n_candidates) if which is None else which
         return self.rows.sum(self.excess(kth, columns)) / self.scale - self.modular[columns]
 
+    def gains_and_mean(self, kth: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, float]:
+        """`gains_over` and the mean of the k-th values, by one sum over all processes."""
+        mean = self.rows.block_sums(self.row_weights * kth)
+        total = self.rows.sum(np.concatenate([self.excess(kth, which), mean], axis=1))
+        return total[:-1] / self.scale - self.modular[which], float(total[-1]) / self.n_novel
+
     def excess(self, kth: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Weighted sums of max(f - kth, 0) over the blocks of rows here, for columns `which`."""
         sums = np.empty((len(self.rows.blocks), len(which)))
@@ -826,6 +833,17 @@ def _listed(values: Any) -> Any:
     if hasattr(values, "tolist"):
         return values.tolist()
     return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
+
+
+def _rows_brought(similarity: ArrayLike) -> np.ndarray:
+    """Rows of one process by candidate; it may have none."""
+    shape: Any = getattr(similarity, "shape", ())
+    if len(shape) == 2 and shape[0] == 0 and shape[1] > 0:
+        wide = str(getattr(similarity, "dtype", "")).endswith("64")
+        return np.empty((shape[1], 0), np.float64 if wide else np.float32)
+    return np.ascontiguousarray(
+        as_matrix(similarity, "similarity", "novel classes", "candidates").T
+    )
 
 
 def _digest(*parts: Any) -> str:

@@ -19,6 +19,7 @@ from fsl_basesel.compiled import kernel
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_json, reading, write_text
+from fsl_basesel.parallel import ROWS
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 
 FORMAT = "fsl-basesel selection 1"
@@ -288,7 +289,7 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
         topk.insert(problem.by_candidate, u, value, index)
     excess = problem.rows.sum(local)
     value, index = problem.rows.all(value), problem.rows.all(index)
-    lost = np.empty((-(-problem.n_novel // topk.ROWS), problem.n_candidates))
+    lost = np.empty((-(-problem.n_novel // ROWS), problem.n_candidates))
     weight = problem.rows.all(problem.row_weights)
     topk.losses(value, index, np.arange(problem.n_candidates), weight, lost)
     total = Rows.here(problem.n_novel).sum(lost)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
+from fsl_basesel import parallel
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import blocks, map_blocks
 from fsl_basesel.progress import report
@@ -467,12 +468,21 @@ def similarity_columns(
             columns[start:stop] = _checked(similarity, block, novel).T
         elif similarity.name == "cosine":
             unit = similarity.candidates(block, names[start:stop], start)
-            columns[start:stop] = np.clip(unit @ target.T, -1.0, 1.0)
+            _multiply(unit, target, columns[start:stop])
         else:
             with one_blas_thread():
                 _fill(columns[start:stop], block, target, names[start:stop], similarity, start)
     report("similarities", len(candidates), len(candidates))
     return columns
+
+
+def _multiply(unit: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
+    """Cosines of unit vectors, for blocks of novel classes that are the same on many processes.
+
+    A library's products of other shapes may differ in their last bits.
+    """
+    for start, stop in blocks(len(target), parallel.ROWS):
+        out[:, start:stop] = np.clip(unit @ target[start:stop].T, -1.0, 1.0)
 
 
 def _fill(
@@ -487,7 +497,7 @@ def _fill(
 
     def work(start: int, stop: int) -> None:
         unit = space.candidates(candidates[start:stop], names[start:stop], offset + start)
-        columns[start:stop] = np.clip(unit @ target.T, -1.0, 1.0)
+        _multiply(unit, target, columns[start:stop])
 
     map_blocks(work, len(candidates), ROWS)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from fsl_basesel.compiled import kernel
+from fsl_basesel.parallel import ROWS
 
 LANES = 64  # partial sums of `excess`
-ROWS = 256  # novel classes of a block
 
 
 def empty_state(n_novel: int, depth: int, floor: float) -> tuple[np.ndarray, np.ndarray]:

@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from fsl_basesel.errors import InputError
+    from fsl_basesel.errors import InputError, ProcessError
 
     try:
         args = build_parser().parse_args(argv)
@@ -124,8 +124,12 @@ def _run(argv: Sequence[str] | None) -> int:
         return leaving.code if isinstance(leaving.code, int) else EXIT_BAD_INPUT
     except InputError as error:
         line = " ".join(str(error).split())
-        print(f"fsl-basesel: error: {line}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # all processes of torchrun raise the same
+            print(f"fsl-basesel: error: {line}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except ProcessError as error:
+        print(f"fsl-basesel: error: {error}", file=sys.stderr)
+        return EXIT_FAILED
     except MemoryError as error:
         from fsl_basesel.memory import free_bytes, gigabytes
 

@@ -236,6 +236,7 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
     Raises:
         InputError: An argument or a file cannot be used.
     """
+    from fsl_basesel.distributed import all_or_none, launched
     from fsl_basesel.files.classes import read_similarity
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.similarity import SIMILARITIES
@@ -246,22 +247,23 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
                 "Expected either a matrix of --similarity or CANDIDATES (with --novel) but got "
                 f"both; leave one out, or name a similarity: {', '.join(SIMILARITIES)}"
             )
-        matrix = read_similarity(args.similarity)
+        matrix = all_or_none(lambda: read_similarity(args.similarity))
         rows, columns = matrix.values.shape
         names = matrix.names or tuple(str(i) for i in range(columns))
         novel_names = matrix.novel_names or tuple(str(i) for i in range(rows))
-        settings = _settings(args, names, novel_names) | limits_of(args, names)
-        return Inputs(
-            SelectionProblem(matrix.values, names=names, novel_names=novel_names, **settings)
-        )
+        settings = all_or_none(lambda: _settings(args, names, novel_names) | limits_of(args, names))
+        whole = SelectionProblem(matrix.values, names=names, novel_names=novel_names, **settings)
+        return Inputs(whole.shard() if launched() else whole)
     if args.candidates is None:
         raise InputError(
             "Expected a file or folder of CANDIDATES or --similarity FILE but got neither; name it "
             "first, as in: fsl-basesel select pool.npz --novel task.npz"
         )
-    jobs = embedding_jobs(args)
-    candidates = _classes(args.candidates, jobs.get("candidates"), args)
-    novel = None if args.novel is None else _classes(args.novel, jobs.get("novel"), args)
+    jobs = all_or_none(lambda: embedding_jobs(args))
+    candidates = all_or_none(lambda: _classes(args.candidates, jobs.get("candidates"), args))
+    novel = None
+    if args.novel is not None:
+        novel = all_or_none(lambda: _classes(args.novel, jobs.get("novel"), args))
     if novel is not None:
         _note_shared(candidates.names, novel.names)
     task = candidates if novel is None else novel
@@ -270,8 +272,13 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
         novel,
         similarity=args.similarity or "cosine",
         centre=args.centre,
-        **_settings(args, candidates.names, task.names),
-        **limits_of(args, candidates.names, candidates, jobs.get("candidates")),
+        spread=launched(),
+        **all_or_none(
+            lambda: (
+                _settings(args, candidates.names, task.names)
+                | limits_of(args, candidates.names, candidates, jobs.get("candidates"))
+            )
+        ),
     )
     return Inputs(problem, candidates, novel, jobs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 from pathlib import Path
@@ -36,6 +37,8 @@ examples:
     fsl-basesel select pool.csv -m 50 --lam 0.2
   25 more, given those already there:
     fsl-basesel select pool.npz --novel task.npz -m 25 --selected chosen.json
+  novel classes spread over two processes (docs/scaling.md):
+    torchrun --nproc-per-node 2 -m fsl_basesel select pool.npz --novel task.npz
   for another program:
     fsl-basesel select pool.npz --novel task.npz --format txt > chosen.txt
 
@@ -99,9 +102,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Select, print, save."""
-    out = output.check_out(args.out, ("json", "csv", "txt"))
-    _check_folders(args)
+    """Select, print, save; of the processes of torchrun all select, and the first one prints."""
+    from fsl_basesel.distributed import is_first, together
+
+    with together(), open(os.devnull, "w") as nowhere, contextlib.ExitStack() as quiet:
+        if not is_first():
+            quiet.enter_context(contextlib.redirect_stdout(nowhere))
+            quiet.enter_context(contextlib.redirect_stderr(nowhere))
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from fsl_basesel.distributed import all_or_none, is_first
+
+    out = all_or_none(lambda: output.check_out(args.out, ("json", "csv", "txt")))
+    all_or_none(lambda: _check_folders(args))
     if args.dry_run:
         print_estimates(embedding_jobs(args))
         return 0
@@ -118,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
             device=args.device,
         )
         selection = improved_by_page(args, problem, selection)
-    written = save(args, out, inputs, selection)
+    written = save(args, out, inputs, selection) if is_first() else []
     if args.format == "table":
         print_table(args, inputs, selection, written)
     else:
@@ -174,6 +189,13 @@ def as_text(selection: Selection, format: str) -> str:
 
 def _check_folders(args: argparse.Namespace) -> None:
     """Refuse before the work what would fail after it."""
+    from fsl_basesel.distributed import launched
+
+    if launched() and (args.report or args.link or args.dry_run):
+        raise InputError(
+            "Expected --report, --link and --dry-run on one process but torchrun started several; "
+            "save the selection by --out and do the rest afterwards"
+        )
     if args.link is not None:
         if args.candidates is None or not Path(args.candidates).is_dir():
             raise InputError("Expected CANDIDATES to be a folder for --link; leave --link out")

@@ -8,7 +8,7 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.compiled import kernel
-from fsl_basesel.parallel import map_blocks
+from fsl_basesel.parallel import ROWS, map_blocks
 from fsl_basesel.problem import COLUMN_BLOCK, SelectionProblem
 
 # Share of the matrix that may be listed a second time, row by row.
@@ -66,21 +66,23 @@ class AllGains:
             _correct(self.lists, before, self.kth, self.problem.row_weights, self.sums)
         elif (before != self.kth).any():
             self.sums = self._afresh()
-            if self.picks & (self.picks - 1) == 0:  # worth a look after 1, 2, 4, 8, ... picks
-                self.lists = above(self.problem.by_candidate, self.kth)
+        if self.lists is None and self.picks & (self.picks - 1) == 0:  # after 1, 2, 4, 8, ... picks
+            self.lists = above(self.problem, self.kth)
 
     def _afresh(self) -> np.ndarray:
         return self.problem.excess(self.kth, np.arange(self.problem.n_candidates))
 
 
-def above(columns: np.ndarray, kth: np.ndarray) -> Lists | None:
+def above(problem: SelectionProblem, kth: np.ndarray) -> Lists | None:
     """The entries that exceed their row's `kth`, or None if they are more than `LISTED` of all.
 
     Example:
-        >>> lists = above(np.array([[0.1, 0.9], [0.2, 0.3], [0.4, 0.1]]), np.array([0.3, 0.9]))
+        >>> problem = SelectionProblem([[0.1, 0.2, 0.4], [0.9, 0.3, 0.1]], m=1)
+        >>> lists = above(problem, np.array([0.3, 0.9]))
         >>> lists.counts, lists.columns, lists.values
-        (array([1, 0]), array([2], dtype=uint16), array([0.4]))
+        (array([1, 0]), array([2], dtype=int32), array([0.4]))
     """
+    columns = problem.by_candidate
     every = np.arange(len(columns))
     pieces = map_blocks(
         lambda start, stop: topk.count_above(columns, every[start:stop], kth),
@@ -89,8 +91,8 @@ def above(columns: np.ndarray, kth: np.ndarray) -> Lists | None:
     )
     counts = np.sum(pieces, axis=0)
     total = int(counts.sum())
-    if total > LISTED * columns.size:
-        return None
+    if sum(problem.rows.gather(total)) > LISTED * problem.n_candidates * problem.n_novel:
+        return None  # on every process
     starts = np.cumsum(counts) - counts
     lists = Lists(starts, counts, np.empty(total, np.int32), np.empty(total, columns.dtype))
     _list(columns, kth, starts.copy(), lists)
@@ -116,7 +118,7 @@ def _correct(
         before, after = old[n], new[n]
         if after == before:
             continue
-        kept, block = lists.starts[n], sums[n // topk.ROWS]
+        kept, block = lists.starts[n], sums[n // ROWS]
         for at in range(lists.starts[n], lists.starts[n] + lists.counts[n]):
             u, similarity = lists.columns[at], np.float64(lists.values[at])
             if similarity > after:

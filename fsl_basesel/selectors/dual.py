@@ -146,6 +146,7 @@ class _Search:
         self.thresholds = self._start(value[:, -1])
         self.best_thresholds = self.thresholds
         self.direction = np.zeros_like(self.thresholds)
+        self.squared = 0.0  # length of the direction
 
     @property
     def upper_bound(self) -> float:
@@ -200,11 +201,13 @@ class _Search:
     def _evaluate(self, thresholds: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """D(t), rho of the free columns, and the positions of the largest of them."""
         problem = self.problem
-        reduced = problem.gains_over(thresholds, self.free)
+        both = np.concatenate([self.free, self.inside])
+        gains, mean = problem.gains_and_mean(thresholds, both)
+        reduced, inside = gains[: len(self.free)], gains[len(self.free) :]
         top = largest(reduced, self._count())
-        bound = problem.mean_over_rows(thresholds) + float(reduced[top].sum())
+        bound = mean + float(reduced[top].sum())
         if len(self.inside):
-            bound += float(problem.gains_over(thresholds, self.inside).sum())
+            bound += float(inside.sum())
         return bound, reduced, top
 
     def _step(self, bound: float, chosen: np.ndarray) -> bool:
@@ -213,14 +216,13 @@ class _Search:
         subgradient = problem.row_weights * (problem.k - above) / problem.scale
         # Deflection (Camerini, Fratta, Maffioli 1975): turn away from the last direction where the
         # two disagree, which stops the zigzag of plain subgradient steps.
-        length = problem.rows.sum_of(self.direction * self.direction)
         against = problem.rows.sum_of(self.direction * subgradient)
-        weight = -1.5 * against / length if against < 0 else 0.0
+        weight = -1.5 * against / self.squared if against < 0 else 0.0
         self.direction = subgradient + weight * self.direction
-        length = problem.rows.sum_of(self.direction * self.direction)
-        if length == 0.0:
+        self.squared = problem.rows.sum_of(self.direction * self.direction)
+        if self.squared == 0.0:
             return False  # a zero subgradient: the dual is at its minimum
-        stride = self.step_length * (bound - self.best_value) / length
+        stride = self.step_length * (bound - self.best_value) / self.squared
         self.thresholds = np.maximum(problem.floor, self.thresholds - stride * self.direction)
         return True
 

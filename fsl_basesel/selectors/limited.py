@@ -177,9 +177,9 @@ class _Search:
     def _evaluate(self, node: Node, thresholds: np.ndarray, price: float) -> Point:
         problem, limits = self.problem, self.limits
         fixed = np.concatenate([self.selected, node.inside])
-        gains = problem.gains_over(thresholds, np.concatenate([fixed, node.free]))
+        gains, mean = problem.gains_and_mean(thresholds, np.concatenate([fixed, node.free]))
         scores = gains[len(fixed) :]
-        bound = problem.mean_over_rows(thresholds) + float(gains[: len(fixed)].sum())
+        bound = mean + float(gains[: len(fixed)].sum())
         if limits.has_budget:
             scores = scores - price * limits.cost[node.free]
             bound += price * (self.budget - limits.spent(node.inside))
@@ -218,7 +218,7 @@ class _Search:
         problem, limits = self.problem, self.limits
         thresholds, price = node.thresholds, node.price
         direction, price_direction = np.zeros_like(thresholds), 0.0
-        length, idle, fixed_at = 1.0, 0, np.inf
+        length, idle, fixed_at, size = 1.0, 0, np.inf, 0.0
         for step in range(steps):
             if task is not None:
                 report(task, step, steps)
@@ -260,7 +260,6 @@ class _Search:
                 price_gradient = (self.budget - limits.spent(chosen)) * self.unit
                 if price == 0.0 and price_gradient > 0.0:
                     price_gradient = 0.0  # nu stays at 0
-            size = problem.rows.sum_of(direction * direction) + price_direction**2
             against = problem.rows.sum_of(direction * gradient) + price_direction * price_gradient
             weight = -1.5 * against / size if against < 0 else 0.0
             direction = gradient + weight * direction

@@ -11,6 +11,7 @@ from fsl_basesel import checks, topk
 from fsl_basesel.compiled import kernel
 from fsl_basesel.errors import InputError
 from fsl_basesel.limits import SLACK
+from fsl_basesel.parallel import ROWS
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 from fsl_basesel.selectors.greedy import GreedyOnTarget, fill, greedy_order
@@ -211,7 +212,7 @@ def _price(
             following = value[n, k]
             if similarity <= following:
                 continue
-            prices = out[n // topk.ROWS, i]
+            prices = out[n // ROWS, i]
             kth = value[n, k - 1]
             if similarity > kth:
                 prices[-1] += weight[n] * (similarity - kth)

@@ -1,10 +1,14 @@
-"""Rows on two processes give the selections of one process."""
+"""Rows on two and three processes give the selections of one process, bit for bit."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,33 +19,50 @@ import torch.multiprocessing as mp
 
 import fsl_basesel as fb
 
-METHODS = ("auto", "dual", "greedy-target", "random-greedy", "double-greedy", "random", "domsim")
+METHODS = {
+    "auto": fb.Auto(max_steps=30),
+    "dual": fb.LagrangianDual(max_steps=20),
+    "greedy-target": fb.GreedyOnTarget(),
+    "swaps": fb.WithSwaps(fb.RandomSelection(), max_passes=1),
+    "random-greedy": fb.RandomGreedy(),
+    "double-greedy": fb.ContinuousDoubleGreedy(steps=8),
+    "random": fb.RandomSelection(),
+    "domsim": fb.DomainSimilarity(),
+}
 SETTINGS = (
     {"m": 12, "k": 3, "lam": 0.2, "selected": (5, 7)},
     {"m": 30, "k": 1, "lam": 0.0},
     {"m": 35, "k": 2, "lam": 0.5},  # more than half: random greedy drops
-    {"m": 47, "k": 1, "lam": 0.0, "selected": (5, 7)},  # used up after at most 23
+    {"m": 47, "k": 1, "lam": 0.0, "selected": (5, 7), "novel": 23},  # used up; empty shards
     {"m": 12, "k": 1, "lam": 0.0, "similarity": "whitened"},
 )
 
 
-def problem_of(settings: dict) -> fb.SelectionProblem:
+QUICK = fb.Auto(max_steps=20)
+LIMITS = {"budget": 9.0, "cost": [0.5, 1.0, 1.5, 2.0, 2.5] * 10, "include": [3], "m": 12}
+WEIGHTS = list(range(600))
+
+
+def problem_of(settings: dict, **more: object) -> fb.SelectionProblem:
     rng = np.random.default_rng(0)
     centres = np.abs(rng.standard_normal((6, 8)))
 
     def draw(count: int) -> np.ndarray:
         return np.abs(centres[rng.integers(0, 6, count)] + rng.standard_normal((count, 8)))
 
-    return fb.SelectionProblem.from_centroids(draw(50), draw(23), **settings)
+    settings = dict(settings)
+    count = settings.pop("novel", 600)
+    return fb.SelectionProblem.from_centroids(draw(50), draw(count), **settings, **more)
 
 
 def describe(problem: fb.SelectionProblem) -> dict:
     """Everything a process finds out, in plain types."""
     found: dict = {}
-    for method in METHODS:
-        selection = fb.select(problem, method, seed=1)
-        found[method] = (selection.indices, selection.value, selection.upper_bound)
-    found["explanation"] = fb.select(problem, "greedy-target").to_dict()["explanation"]
+    for name, method in METHODS.items():
+        selection = fb.select(problem, method, seed=1, certify=False)
+        found[name] = (selection.indices, selection.value, selection.upper_bound)
+    chosen = fb.select(problem, "greedy-target", certify=False)
+    found["explanation"] = chosen.to_dict()["explanation"]
     x = torch.linspace(0, 1, 50, dtype=torch.float64)
     found["gradient"] = problem.gradient(x).tolist()
     found["multilinear"] = problem.multilinear(x)
@@ -75,67 +96,155 @@ def message_of(rank: int, **wrong: object) -> str:
     return "accepted"
 
 
-def worker(rank: int, folder: str) -> None:
+def said(work: Callable[[], object]) -> str:
+    """The message of what a call refuses."""
+    try:
+        work()
+    except fb.InputError as error:
+        return str(error)
+    return "accepted"
+
+
+def mistakes(rank: int, shard: fb.SelectionProblem) -> dict[str, str]:
+    """Calls that differ by rank, and a method that cannot be had inside another."""
+    other = problem_of(SETTINGS[rank % 2])
+    return {
+        "seed": said(lambda: fb.select(shard, "random", seed=rank)),
+        "method": said(lambda: fb.select(shard, "dual" if rank else "greedy-target")),
+        "options": said(lambda: fb.select(shard, fb.Auto(gap=0.1 * rank))),
+        "replace": said(lambda: fb.select(shard.replace(m=3 + rank), "greedy-target")),
+        "call": said(lambda: shard.value([1]) if rank else shard.gains([1])),
+        "indices": said(lambda: shard.value([rank])),
+        "x": said(lambda: shard.gradient(np.full(50, 0.5 * rank))),
+        "shard": said(other.shard),
+        "nested": said(lambda: fb.select(shard, fb.WithSwaps(fb.GreedyOnNovelClass()))),
+        "paper": said(lambda: fb.select(shard.replace(m=9, lam=0.0), "paper", certify=False)),
+        "fine again": said(lambda: fb.select(shard, "random", certify=False)),
+    }
+
+
+def worker(rank: int, folder: str, size: int) -> None:
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=size
     )
     whole = [problem_of(settings) for settings in SETTINGS]
     found = [describe(problem.shard()) for problem in whole]
-    half = slice(0, 11) if rank == 0 else slice(11, 23)
-    own = fb.SelectionProblem.from_rows(whole[1].similarity[half], m=30, k=1)
-    extra = {
-        "own rows": fb.select(own, "greedy-target").indices,
-        "replaced": fb.select(whole[0].shard().replace(m=3), "greedy-target").indices,
+    spread = problem_of(SETTINGS[0], spread=True)
+    extra: dict = {
+        "spread": spread.by_candidate.shape,
+        "spread picks": fb.select(spread, QUICK).indices,
     }
-    try:
-        fb.select(whole[0].shard(), "greedy-novel")
-    except fb.InputError as error:
-        extra["refused"] = str(error)
-    extra["bad"] = {name: message_of(rank, **case) for name, case in BAD.items()}
+    if size == 2:
+        half = slice(0, 311) if rank == 0 else slice(311, 600)  # not at the end of a block
+        own = fb.SelectionProblem.from_rows(whole[1].similarity[half], m=30, k=1)
+        none = whole[1].similarity if rank else whole[1].similarity[:0]
+        empty = fb.SelectionProblem.from_rows(none, m=30, k=1)
+        extra |= {
+            "own rows": fb.select(own, QUICK).indices,
+            "no rows on one": fb.select(empty, QUICK).indices,
+            "replaced": fb.select(
+                whole[0].shard().replace(m=3), "greedy-target", certify=False
+            ).indices,
+            "limits": fb.select(whole[0].shard().replace(**LIMITS), QUICK).to_dict()
+            | {"seconds": 0},
+            "weights": fb.select(whole[0].shard().replace(weights=WEIGHTS), QUICK).indices,
+            "refused": said(lambda: fb.select(whole[0].shard(), "greedy-novel")),
+            "bad": {name: message_of(rank, **case) for name, case in BAD.items()},
+            "mistakes": mistakes(rank, whole[0].shard()),
+        }
     Path(folder, f"rank-{rank}.json").write_text(json.dumps([found, extra]))
     dist.destroy_process_group()
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> list:
-    folder = str(tmp_path_factory.mktemp("ranks"))
+def run_on(size: int, folder: str) -> list:
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
-        mp.spawn(worker, args=(folder,), nprocs=2)
+        mp.spawn(worker, args=(folder, size), nprocs=size)
     finally:
         os.environ.pop("OMP_NUM_THREADS")
         if threads is not None:
             os.environ["OMP_NUM_THREADS"] = threads
-    return [json.loads(Path(folder, f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    return [json.loads(Path(folder, f"rank-{rank}.json").read_text()) for rank in range(size)]
 
 
-def test_both_ranks_find_the_same(reports: list) -> None:
-    assert reports[0] == reports[1]
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list:
+    return run_on(2, str(tmp_path_factory.mktemp("ranks")))
 
 
-@pytest.mark.parametrize("case", range(len(SETTINGS)))
-def test_two_processes_select_like_one(reports: list, case: int) -> None:
-    found = reports[0][0][case]
-    expected = json.loads(json.dumps(describe(problem_of(SETTINGS[case]))))
-    for method in METHODS:
-        (picks, value, bound), (ours, our_value, our_bound) = found[method], expected[method]
-        assert picks == ours, method
-        assert (value, bound) == pytest.approx((our_value, our_bound), abs=1e-9)
-    for name in ("gradient", "multilinear", "gains", "ratio"):
-        assert found[name] == pytest.approx(expected[name], abs=1e-12)
-    for ours, theirs in zip(
-        expected["explanation"]["chosen"], found["explanation"]["chosen"], strict=True
-    ):
-        assert (ours["serves"], ours["adds_from"]) == (theirs["serves"], theirs["adds_from"])
-        assert (ours["gain"], ours["loss"]) == pytest.approx((theirs["gain"], theirs["loss"]))
+@pytest.fixture(scope="module")
+def expected() -> list:
+    return [json.loads(json.dumps(describe(problem_of(settings)))) for settings in SETTINGS]
 
 
-def test_each_process_may_bring_its_own_rows(reports: list) -> None:
+def require_same(found: list, expected: list) -> None:
+    for case, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        for method in METHODS:
+            assert ours[method][0] == theirs[method][0], (case, method)  # the same, in order
+            if method != "double-greedy":
+                assert ours[method] == theirs[method], (case, method)
+        assert ours["explanation"] == theirs["explanation"], case
+        assert ours["gains"] == theirs["gains"]
+        assert ours["ratio"] == theirs["ratio"]
+        for name in ("gradient", "multilinear"):  # of other blocks: equal but for rounding
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-12)
+
+
+def test_two_processes_select_like_one(reports: list, expected: list) -> None:
+    assert reports[0][0] == reports[1][0]
+    require_same(reports[0][0], expected)
+
+
+def test_three_processes_select_like_one(
+    expected: list, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    found = run_on(3, str(tmp_path_factory.mktemp("three")))
+    assert [extra["spread"] for _, extra in found] == [[50, 256], [50, 256], [50, 88]]
+    for own, _ in found:
+        require_same(own, expected)
+
+
+def test_each_process_may_bring_its_own_rows_or_none(reports: list) -> None:
     extra = reports[0][1]
-    assert extra["own rows"] == fb.select(problem_of(SETTINGS[1]), "greedy-target").indices
+    assert extra["own rows"] == fb.select(problem_of(SETTINGS[1]), QUICK).indices
+    assert extra["no rows on one"] == extra["own rows"]
+    assert extra["spread picks"] == fb.select(problem_of(SETTINGS[0]), QUICK).indices
     smaller = problem_of(SETTINGS[0]).replace(m=3)
     assert extra["replaced"] == fb.select(smaller, "greedy-target").indices
+
+
+def test_limits_and_weights_on_two_processes(reports: list) -> None:
+    extra = reports[0][1]
+    limited = problem_of(SETTINGS[0]).replace(**LIMITS)
+    here = json.loads(json.dumps(fb.select(limited, QUICK).to_dict() | {"seconds": 0}))
+    assert extra["limits"] == here
+    weighted = problem_of(SETTINGS[0]).replace(weights=WEIGHTS)
+    assert extra["weights"] == fb.select(weighted, QUICK).indices
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("seed", "same seed in select on every process but got 0 on rank 0 and 1 on rank 1"),
+        ("method", "same method in select .* 'greedy-target' on rank 0 and 'dual' on rank 1"),
+        ("options", "same options in select on every process"),
+        ("replace", "same m in select on every process but got 3 on rank 0 and 4 on rank 1"),
+        ("call", "same call .* problem.gains on rank 0 and problem.value on rank 1"),
+        ("indices", "same indices in problem.value"),
+        ("x", "same x in problem.gradient"),
+        ("shard", "same m in problem.shard on every process but got 12 on rank 0 and 30 on rank 1"),
+        ("nested", "on one process for method 'greedy-novel'"),
+        ("paper", "^accepted$"),
+        ("fine again", "^accepted$"),
+    ],
+)
+def test_calls_that_differ_are_the_same_error_on_all(
+    reports: list, name: str, message: str
+) -> None:
+    messages = [extra["mistakes"][name] for _, extra in reports]
+    assert messages[0] == messages[1]
+    assert re.search(message, messages[0])
 
 
 @pytest.mark.parametrize(
@@ -163,3 +272,77 @@ def test_a_method_that_needs_all_rows_is_refused(reports: list) -> None:
 def test_without_a_process_group_the_error_says_what_to_do() -> None:
     with pytest.raises(fb.InputError, match="init_process_group first"):
         problem_of(SETTINGS[0]).shard()
+
+
+DYING = """
+import os, signal, sys, time
+import numpy as np, torch.distributed as dist
+import fsl_basesel as fb
+from fsl_basesel.errors import ProcessError
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+shard = fb.SelectionProblem(np.random.default_rng(0).random((600, 50)), m=9, k=2).shard()
+shard.value([1])
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+start = time.monotonic()
+try:
+    fb.select(shard)
+except ProcessError as error:
+    print(f"{time.monotonic() - start:.1f} {error}", flush=True)
+    os._exit(7)
+"""
+
+
+def test_a_process_that_dies_leaves_the_others_with_an_error(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", DYING]
+    place = str(tmp_path / "rendezvous")
+    started = [
+        subprocess.Popen([*words, str(rank), place], stdout=subprocess.PIPE, text=True)
+        for rank in (0, 1)
+    ]
+    try:
+        told, _ = started[0].communicate(timeout=120)
+        assert started[1].wait(timeout=120) == -signal.SIGKILL
+    finally:
+        for process in started:
+            process.kill()
+    assert started[0].returncode == 7
+    seconds, message = told.split(" ", 1)
+    assert float(seconds) < 30
+    assert message.startswith("Expected all 2 processes to go on but one of them ended")
+
+
+def torchrun(*words: object) -> subprocess.CompletedProcess:
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    line = [*run, "-m", "fsl_basesel", *map(str, words)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=240)
+
+
+def test_the_command_line_under_torchrun(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "pool.npz", centroids=rng.random((60, 8)))
+    np.savez(tmp_path / "task.npz", centroids=rng.random((300, 8)))
+    files = (tmp_path / "pool.npz", "--novel", tmp_path / "task.npz", "-m", 10, "-k", 3)
+    words = ("--method", "greedy-target", "--no-certify", "--format", "json")
+    done = torchrun("select", *files, *words, "--out", tmp_path / "chosen.json")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)  # by one process
+    pool, task = (np.load(tmp_path / f"{name}.npz")["centroids"] for name in ("pool", "task"))
+    alone = fb.select(fb.SelectionProblem.from_centroids(pool, task, m=10, k=3), "greedy-target")
+    assert (printed["indices"], printed["value"]) == (alone.indices, alone.value)
+    assert fb.Selection.load(tmp_path / "chosen.json").indices == alone.indices
+    refused = torchrun("select", *files, "--method", "greedy-novel")
+    assert refused.returncode != 0
+    assert refused.stderr.count("on one process for method 'greedy-novel'") == 1
+
+
+def test_a_matrix_too_large_for_memory_is_refused_before_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fsl_basesel import memory
+
+    monkeypatch.setattr(memory, "free_bytes", lambda: 10_000)
+    candidates = np.random.default_rng(0).random((100, 4))
+    with pytest.raises(fb.InputError, match=r"take 8e-05 GB and 1e-05 GB are free; spread the"):
+        fb.SelectionProblem.from_centroids(candidates, m=5, k=1)
