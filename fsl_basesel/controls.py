@@ -107,15 +107,18 @@ def controls(
 def _drawn(
     problem: SelectionProblem, kind: str, inside: np.ndarray | None, draws: int, seed: int
 ) -> Control:
-    generator = seeded(seed)
-    everything = len(problem.unselected)
-    orders = [
-        np.array(random_set(problem.unselected, everything, generator, inside))
-        for _ in range(draws)
-    ]
-    sets = [first_allowed(problem, order) for order in orders]
+    sets = random_choices(problem, draws, seed, inside)
     values = tuple(problem.value(chosen) for chosen in sets)
-    return Control(kind, len(sets[0]) + len(problem.selected), values)
+    return Control(kind, max(map(len, sets)) + len(problem.selected), values)
+
+
+def random_choices(
+    problem: SelectionProblem, draws: int, seed: int = 0, inside: np.ndarray | None = None
+) -> list[list[int]]:
+    """Random sets that keep to the limits of a problem; arguments as for `random_set`."""
+    generator, columns = seeded(seed), problem.unselected
+    ranked = (random_set(columns, len(columns), generator, inside) for _ in range(draws))
+    return [first_allowed(problem, np.array(one, np.int64)) for one in ranked]
 
 
 def task_domain(

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fsl_basesel.controls import Control, controls, random_set
+from fsl_basesel.controls import Control, controls, random_choices
+from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import Line
 from fsl_basesel.report.projection import class_map
+from fsl_basesel.report.record import problem_settings
 from fsl_basesel.report.run import Run, Stage
-from fsl_basesel.selectors.base import seeded
 from fsl_basesel.similarity import SIMILARITIES
 
 MAP_POINTS = 1000
@@ -214,26 +215,31 @@ def map_of(run: Run) -> ClassMap | None:
 def problem_of(stage: Stage) -> SelectionProblem | None:
     """What a selection was chosen from; None if its files do not tell.
 
-    They do not if no centroids were saved, if the matrix would be large, or if the selection was
-    made with a function or a matrix of similarities: then its value cannot be computed from them.
+    They do not if neither the problem nor centroids were saved, if the matrix would be large, or if
+    the value of the selection cannot be computed from them.
     """
     candidates, novel, selection = stage.candidates, stage.novel, stage.selection
-    if candidates is None or not stage.informed:
+    if not stage.informed or stage.problem is not None:
+        return stage.problem
+    if candidates is None:
         return None
     if len(candidates if novel is None else novel) * len(candidates) > _MATRIX:
         return None
-    settings = selection.hyperparameters
-    similarity = settings.get("similarity", "cosine")
+    similarity = selection.hyperparameters.get("similarity", "cosine")
     if similarity not in SIMILARITIES:
         return None
-    problem = SelectionProblem.from_centroids(
-        candidates.values,
-        None if novel is None else novel.values,
-        names=candidates.names,
-        novel_names=None if novel is None else novel.names,
-        similarity=similarity,
-        **{name: settings[name] for name in ("m", "k", "lam", "selected")},
-    )
+    try:
+        problem = SelectionProblem.from_centroids(
+            candidates.values,
+            None if novel is None else novel.values,
+            names=candidates.names,
+            novel_names=None if novel is None else novel.names,
+            similarity=similarity,
+            groups=candidates.groups,
+            **problem_settings(selection, candidates.names),
+        )
+    except (InputError, KeyError):  # limits that need costs, or names of other classes
+        return None
     close = math.isclose(problem.value(selection.indices), selection.value, rel_tol=1e-4)
     return problem if close else None
 
@@ -241,8 +247,7 @@ def problem_of(stage: Stage) -> SelectionProblem | None:
 def reference_of(problem: SelectionProblem) -> Reference:
     """What random choices reach."""
     control = controls(problem, draws=RANDOM_DRAWS)[0]
-    draw = seeded(0)  # as the control draws them
-    sets = [random_set(problem.unselected, problem.m, draw) for _ in range(RATIO_DRAWS)]
+    sets = random_choices(problem, RATIO_DRAWS)  # the first ones of the control
     ratios = np.mean([np.asarray(problem.similarity_ratio(one)) for one in sets], axis=0)
     nearest = [_nearest(problem, [*problem.selected, *one]) for one in sets]
     before = _nearest(problem, list(problem.selected))

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
 from fsl_basesel.files.writing import load_npz, save_npz
+from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.selection import Selection
 from fsl_basesel.similarity import ClassCentroids
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from fsl_basesel.data import ClassPool, ImageSet, NovelTask
 
 PICTURES = "pictures.npz"
+PROBLEM = "fsl-basesel problem 1"
 SIDE = 64
 """Pixels of a thumbnail's side, at most."""
 BUDGET = 48 * 2**20
@@ -53,6 +56,73 @@ def classes_file(stage: int) -> str:
         'classes-stage-1.npz'
     """
     return f"classes-stage-{stage}.npz"
+
+
+def problem_file(stage: int) -> str:
+    """Name of the file of the problem of a stage; stages count from 1.
+
+    Example:
+        >>> problem_file(1)
+        'problem-stage-1.npz'
+    """
+    return f"problem-stage-{stage}.npz"
+
+
+def save_problem(folder: str | os.PathLike[str], stage: int, problem: SelectionProblem) -> Path:
+    """Write similarities, costs, weights and groups, so that the report can choose again.
+
+    Needed if they cannot be computed from the centroids of `save_classes`: for a matrix of
+    similarities, costs, weights or groups. Settings and limits are in the selection.
+
+    Args:
+        folder: The run's folder.
+        stage: Number of the selection, from 1.
+        problem: What was chosen from.
+    """
+    groups = problem.groups
+    arrays = {
+        "similarity": np.asarray(problem.similarity),
+        "names": np.array(problem.names, np.str_),
+        "novel_names": np.array(problem.novel_names, np.str_),
+        "cost": problem.cost,
+        "weights": problem.weights,
+        "groups": None if groups is None else np.array([one or "" for one in groups], np.str_),
+    }
+    known = {name: array for name, array in arrays.items() if array is not None}
+    return save_npz(Path(folder) / problem_file(stage), PROBLEM, **known)
+
+
+def load_problem(path: str | os.PathLike[str], selection: Selection) -> SelectionProblem:
+    """Read what `save_problem` wrote, with the settings and limits of the selection.
+
+    Raises:
+        InputError: The file is damaged or something else.
+    """
+    what = "a file written by `save_problem`"
+    arrays = load_npz(path, PROBLEM, ("similarity", "names", "novel_names"), what=what)
+    names = arrays["names"].tolist()
+    groups = [one or None for one in arrays["groups"].tolist()] if "groups" in arrays else None
+    return SelectionProblem(
+        arrays["similarity"],
+        names=names,
+        novel_names=arrays["novel_names"].tolist(),
+        cost=arrays.get("cost"),
+        weights=arrays.get("weights"),
+        groups=groups,
+        floor=selection.hyperparameters.get("floor"),
+        **problem_settings(selection, names),
+    )
+
+
+def problem_settings(selection: Selection, names: Sequence[str]) -> dict[str, Any]:
+    """Settings and limits of the problem of a selection, as `SelectionProblem` takes them."""
+    known, limits = selection.hyperparameters, selection.limits or {}
+    number = {name: u for u, name in enumerate(names)}
+    settings = {name: known[name] for name in ("m", "k", "lam", "selected")}
+    settings["mu"] = known.get("mu", 0.0)
+    for name in ("exclude", "include"):
+        settings[name] = [number[one] for one in limits.get(name, ())]
+    return settings | {name: limits.get(name) for name in ("budget", "at_most", "at_least")}
 
 
 def save_classes(

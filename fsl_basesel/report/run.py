@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsl_basesel.errors import InputError
+from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import Estimate, Line, summarise
 from fsl_basesel.report.record import (
     PICTURES,
@@ -18,6 +19,8 @@ from fsl_basesel.report.record import (
     classes_file,
     load_classes,
     load_pictures,
+    load_problem,
+    problem_file,
 )
 from fsl_basesel.selection import FORMAT, Selection
 from fsl_basesel.similarity import ClassCentroids
@@ -35,12 +38,14 @@ class Stage:
         selection: What was chosen.
         candidates: Centroids of the candidates it was made with, None if they were not saved.
         novel: Those of the novel classes, None in General Selection too.
+        problem: What it was chosen from, if that was saved.
     """
 
     number: int
     selection: Selection
     candidates: ClassCentroids | None = None
     novel: ClassCentroids | None = None
+    problem: SelectionProblem | None = None
 
     @property
     def informed(self) -> bool:
@@ -117,10 +122,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     if not path.is_dir():
         what = "a file" if path.exists() else "not there"
         raise InputError(f"Expected {str(path)!r} to be the folder of a run but it is {what}.")
-    stages = [
-        Stage(number, Selection.load(file), *_classes(path, number))
-        for number, file in _selection_files(path)
-    ]
+    stages = [_stage(path, number, file) for number, file in _selection_files(path)]
     protocols = [one for file in sorted(path.glob("novel_*.csv")) if (one := _protocol(file))]
     protocols.sort(key=lambda protocol: (-protocol.ways, protocol.shots))
     results = path / "results.csv"
@@ -172,9 +174,12 @@ def _is_selection(file: Path) -> bool:
     return isinstance(content, dict) and content.get("format") == FORMAT
 
 
-def _classes(path: Path, number: int) -> tuple[ClassCentroids | None, ClassCentroids | None]:
-    file = path / classes_file(number)
-    return load_classes(file) if file.is_file() else (None, None)
+def _stage(path: Path, number: int, file: Path) -> Stage:
+    selection = Selection.load(file)
+    classes, problem = path / classes_file(number), path / problem_file(number)
+    candidates, novel = load_classes(classes) if classes.is_file() else (None, None)
+    known = load_problem(problem, selection) if problem.is_file() else None
+    return Stage(number, selection, candidates, novel, known)
 
 
 def _protocol(file: Path) -> Protocol | None:

@@ -6,7 +6,7 @@
   const source = document.getElementById("problem");
   if (!source) return;
   const data = JSON.parse(source.textContent);
-  const { choose, depthOf, excess, modularOf, stateOf, valueOf, valuesAt, insert } = globalThis.chooser;
+  const { choose, contradiction, depthOf, excess, modularOf, stateOf, valueOf, valuesAt, insert } = globalThis.chooser;
   const MOST_ROWS = 200; // candidates listed at once
   const MOST_NAMES = 6; // novel classes named in a cell
 
@@ -40,10 +40,33 @@
   const there = new Set(problem.selected);
   const free = candidates - there.size;
 
-  /** Limits as they were when Python chose, and as they are now. */
-  const first = { m: data.m, budget: data.budget, exclude: new Set(data.exclude), include: new Set(data.include) };
+  /** Limits as they were when Python chose, and as they are now; null for none. */
+  const first = {
+    m: data.m,
+    budget: data.budget ?? null,
+    at_most: data.at_most ?? null,
+    at_least: data.at_least ?? null,
+    exclude: new Set(data.exclude),
+    include: new Set(data.include),
+  };
   const limits = { ...first, exclude: new Set(first.exclude), include: new Set(first.include) };
-  const forChooser = () => ({ m: limits.m, exclude: [...limits.exclude], include: [...limits.include] });
+  const labels = [...new Set((data.groups || []).filter((label) => label !== null))];
+  const group = Int32Array.from(data.groups || [], (label) => (label === null ? labels.length : labels.indexOf(label)));
+  /** A limit of groups as one number for each; the last one is for classes without a group. */
+  const perGroup = (given, otherwise) => {
+    const one = (label) => (given !== null && typeof given === "object" ? given[label] : given) ?? otherwise;
+    const there = labels.map((_, g) => problem.selected.filter((u) => group[u] === g).length);
+    return [...labels.map((label, g) => Math.max(one(label) - there[g], 0)), otherwise];
+  };
+  const forChooser = () => ({
+    m: limits.m,
+    exclude: [...limits.exclude],
+    include: [...limits.include],
+    ...(limits.budget === null ? {} : { budget: limits.budget }),
+    ...(limits.at_most === null && limits.at_least === null
+      ? {}
+      : { group, most: perGroup(limits.at_most, Number.MAX_SAFE_INTEGER), least: perGroup(limits.at_least, 0) }),
+  });
 
   /** A choice with its reasons: whom each class serves, its gain, what every novel class gets. */
   const explained = (indices, m) => {
@@ -90,22 +113,39 @@
 
   const original = able ? explained(data.chosen, first.m) : told();
   let now = original;
+  let fault = ""; // why no choice keeps to the limits
   let order = { key: "rank", up: true };
 
   const within = (one, all) => [...one].every((u) => all.has(u));
+  /** Whether limits of groups ask for no less than before: at most as many, or at least as many. */
+  const tighter = (now_, then_, otherwise, sign) => {
+    const then = perGroup(then_, otherwise);
+    return perGroup(now_, otherwise).every((count, g) => sign * count <= sign * then[g]);
+  };
   /** Whether the original choice keeps to the limits of now. */
   const originalFits = () =>
-    limits.m === first.m &&
+    (limits.budget === null ? limits.m === original.indices.length : limits.m >= original.indices.length) &&
+    (limits.budget === null || original.spent <= limits.budget * (1 + 1e-12)) &&
     original.indices.every((u) => !limits.exclude.has(u)) &&
-    [...limits.include].every((u) => original.gains.has(u));
+    [...limits.include].every((u) => original.gains.has(u)) &&
+    labels.every((_, g) => {
+      const count = original.indices.filter((u) => group[u] === g).length;
+      const [most, least] = [perGroup(limits.at_most, Infinity)[g], perGroup(limits.at_least, 0)[g]];
+      return least <= count && count <= most;
+    });
   /** Whether no choice under the limits of now can exceed the bound that was proven. */
   const boundHolds = () =>
     data.bound !== null &&
     within(first.exclude, limits.exclude) &&
     within(first.include, limits.include) &&
+    tighter(limits.at_most, first.at_most, Infinity, 1) &&
+    tighter(limits.at_least, first.at_least, 0, -1) &&
+    (first.budget === null
+      ? limits.budget === null || (!problem.lam && !problem.mu)
+      : limits.budget !== null && limits.budget <= first.budget) &&
     (limits.m === first.m || (limits.m < first.m && !problem.lam && !problem.mu));
   const changed = () =>
-    limits.m !== first.m ||
+    ["m", "budget", "at_most", "at_least"].some((name) => limits[name] !== first[name]) ||
     limits.exclude.size !== first.exclude.size ||
     limits.include.size !== first.include.size ||
     !within(first.exclude, limits.exclude) ||
@@ -275,7 +315,8 @@
       says.push(`${share((value - data.random.mean) / (data.bound - data.random.mean))} of the way from random sets to the bound.`);
     }
     if (problem.cost) says.push(`It costs ${price(now.spent)}${limits.budget === null ? "" : ` of ${price(limits.budget)}`}.`);
-    $("verdict").textContent = says.join(" ");
+    $("verdict").textContent = fault ? `${fault} The choice below is the one before.` : says.join(" ");
+    $("verdict").classList.toggle("fault", Boolean(fault));
   };
 
   const renderChanges = () => {
@@ -316,6 +357,13 @@
     $("m").min = $("m-number").min = String(limits.include.size);
     $("m").max = $("m-number").max = String(free - limits.exclude.size);
     $("m").value = $("m-number").value = String(limits.m); // last: it is cut to what is allowed
+    for (const id of ["budget", "budget-number"]) $(id).value = limits.budget === null ? (id === "budget" ? $(id).max : "") : String(limits.budget);
+    for (const name of ["at_most", "at_least"]) {
+      const single = typeof limits[name] !== "object" || limits[name] === null;
+      $(name).disabled = !single;
+      $(name).placeholder = single ? "any" : "by group";
+      $(name).value = single && limits[name] !== null ? String(limits[name]) : "";
+    }
     $("reset").disabled = !changed();
     renderValue();
     if (able) renderChanges();
@@ -328,8 +376,9 @@
   const again = (focus) => {
     const began = performance.now();
     limits.m = Math.max(limits.include.size, Math.min(limits.m, free - limits.exclude.size));
-    now = original;
-    if (changed()) {
+    fault = contradiction(problem, forChooser());
+    if (!fault) now = original;
+    if (!fault && changed()) {
       const found = explained(choose(problem, forChooser()), limits.m);
       if (!originalFits() || found.value > original.value) now = found;
     }
@@ -348,6 +397,27 @@
       waiting = requestAnimationFrame(() => again());
     });
   }
+  /** A field that may be empty: no limit. */
+  const asked = (field) => (field.value === "" || !(Number(field.value) >= 0) ? null : Number(field.value));
+  const total = problem.cost ? problem.cost.reduce((a, b) => a + b, 0) : candidates;
+  const whole = !problem.cost || problem.cost.every(Number.isInteger);
+  for (const id of ["budget", "budget-number"]) {
+    $(id).max = id === "budget" ? String(first.budget === null ? total : Math.min(total, 3 * first.budget)) : "";
+    $(id).step = whole ? "1" : "any";
+    $(id).addEventListener("input", (event) => {
+      limits.budget = asked(event.target);
+      cancelAnimationFrame(waiting);
+      waiting = requestAnimationFrame(() => again());
+    });
+  }
+  for (const name of ["at_most", "at_least"]) {
+    $(name).addEventListener("input", (event) => {
+      limits[name] = asked(event.target);
+      again();
+    });
+  }
+  $("with-budget").hidden = !problem.cost && first.budget === null;
+  $("with-groups").hidden = !data.groups;
   $("reset").addEventListener("click", () => {
     Object.assign(limits, first, { exclude: new Set(first.exclude), include: new Set(first.include) });
     again();
@@ -400,12 +470,18 @@
 
   /** What `fsl-basesel select --limits` takes; see `fsl_basesel/report/page/__init__.py`. */
   const limitsFile = () => {
+    const byName = (values) => Object.fromEntries(data.names.map((name, u) => [name, values[u]]).filter(([, value]) => value !== null));
     const named = (values) => [...values].sort((a, b) => a - b).map((u) => data.names[u]);
     return {
       format: "fsl-basesel limits 1",
       m: limits.m,
+      ...(limits.budget === null ? {} : { budget: limits.budget }),
+      ...(problem.cost ? { cost: byName(problem.cost) } : {}),
       exclude: named(limits.exclude),
       include: named(limits.include),
+      ...(limits.at_most === null && limits.at_least === null ? {} : { groups: byName(data.groups) }),
+      ...(limits.at_most === null ? {} : { at_most: limits.at_most }),
+      ...(limits.at_least === null ? {} : { at_least: limits.at_least }),
       classes: now.indices.map((u) => data.names[u]),
     };
   };

@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
+from fsl_basesel.report.page.deciding import limits_for_page
 from fsl_basesel.selectors.swap import WithSwaps
 from tests.fsl_basesel.report.conftest import Show
 
 DRIVER = """(problems) => problems.map(({ problem, limits }) => {
   const arrays = { similarity: Float32Array, weights: Float64Array, means: Float64Array };
   for (const [name, Kind] of Object.entries(arrays)) problem[name] = new Kind(problem[name]);
+  problem.cost = problem.cost && new Float64Array(problem.cost);
   return chooser.choose(problem, limits);
 })"""
 
 
-def random_problem(seed: int) -> tuple[fb.SelectionProblem, list[int]]:
-    """A problem of any kind, and columns that are vetoed."""
+def random_problem(seed: int, limited: bool) -> fb.SelectionProblem:
+    """A problem of any kind: ties, signs, duplicates, B_s, weights, costs, limits."""
     rng = np.random.default_rng(seed)
     base, novel = int(rng.integers(3, 90)), int(rng.choice([1, 5, 63, 64, 65, 130, 300, 600]))
     similarity = rng.random((novel, base))
@@ -31,7 +33,6 @@ def random_problem(seed: int) -> tuple[fb.SelectionProblem, list[int]]:
     if seed % 8 == 3:
         similarity[:, base // 2 :] = similarity[:, : base - base // 2]  # duplicates
     selected = rng.choice(base, int(rng.integers(0, 3)), replace=False).tolist()
-    vetoed = [u for u in rng.choice(base, base // 4, replace=False) if u not in selected]
     settings: dict[str, Any] = {"k": int(rng.choice([1, 2, 3, 5, 9])), "selected": selected}
     if seed % 5 == 1:
         settings |= {"lam": 0.7}
@@ -39,44 +40,50 @@ def random_problem(seed: int) -> tuple[fb.SelectionProblem, list[int]]:
         settings |= {"cost": rng.random(base), "mu": 0.02}
     if seed % 7 == 3:
         settings |= {"weights": rng.integers(0, 4, novel) + (np.arange(novel) == 0)}
-    free = base - len(selected) - len(vetoed)
-    m = int(rng.integers(1, free + 1)) if seed % 6 else free
-    return fb.SelectionProblem(similarity.astype(np.float32), m=m, **settings), vetoed
+    m = int(rng.integers(1, base - len(selected) + 1)) if seed % 6 else base - len(selected)
+    plain = fb.SelectionProblem(similarity.astype(np.float32), m=m, **settings)
+    return _with_limits(plain, rng) if limited else plain
 
 
-def without(problem: fb.SelectionProblem, vetoed: list[int]) -> list[int]:
-    """What Python chooses where the vetoed columns are not there at all."""
-    stay = np.setdiff1d(np.arange(problem.n_candidates), vetoed)
-    place = {int(u): i for i, u in enumerate(stay)}
-    smaller = fb.SelectionProblem(
-        np.asarray(problem.similarity)[:, stay],
-        m=problem.m,
-        k=problem.k,
-        lam=problem.lam,
-        selected=[place[u] for u in problem.selected],
-        cost=None if problem.cost is None else problem.cost[stay],
-        mu=problem.mu,
-        floor=problem.floor,
-        weights=problem.weights,
-    )
-    return [int(stay[u]) for u in WithSwaps().select(smaller).indices]
+def _with_limits(plain: fb.SelectionProblem, rng: np.random.Generator) -> fb.SelectionProblem:
+    """The same problem with limits that can be kept to."""
+    free = rng.permutation(plain.unselected).tolist()
+    base = plain.n_candidates
+    while True:
+        split = int(rng.integers(0, len(free) // 2 + 1))
+        limits: dict[str, Any] = {"exclude": free[:split], "m": max(1, plain.m - split)}
+        if rng.random() < 0.5:
+            limits["include"] = free[split : split + int(rng.integers(1, 4))]
+        if rng.random() < 0.6:
+            cost = rng.choice([rng.random(base), np.exp(rng.normal(size=base)), np.ones(base)])
+            cost = np.where(rng.random(base) < 0.1, 0.0, cost)
+            limits |= {"cost": cost, "budget": float(rng.uniform(0.2, 0.9) * cost[free].mean() * 8)}
+        if rng.random() < 0.6:
+            limits["groups"] = [f"group {g}" for g in rng.integers(0, 4, base)]
+            limits["at_most"] = int(rng.integers(1, 9))
+            if rng.random() < 0.5:
+                limits["at_least"] = {"group 1": 1, "group 2": int(rng.integers(0, 3))}
+        try:
+            return plain.replace(**limits)
+        except fb.InputError:
+            continue  # limits that contradict each other
 
 
-def as_json(problem: fb.SelectionProblem, vetoed: list[int]) -> dict[str, Any]:
+def as_json(problem: fb.SelectionProblem) -> dict[str, Any]:
     """What the page's own code gets."""
-    matrix = np.asarray(problem.similarity)
-    data = {
-        "candidates": problem.n_candidates,
-        "rows": problem.n_novel,
-        "similarity": matrix.T.ravel().tolist(),
-        "weights": problem.row_weights.tolist(),
-        "means": problem.column_means.tolist(),
-        "cost": None if problem.cost is None else problem.cost.tolist(),
-        "selected": list(problem.selected),
-        **{name: getattr(problem, name) for name in ("k", "lam", "mu", "floor")},
+    return {
+        "problem": {
+            "candidates": problem.n_candidates,
+            "rows": problem.n_novel,
+            "similarity": np.asarray(problem.similarity).T.ravel().tolist(),
+            "weights": problem.row_weights.tolist(),
+            "means": problem.column_means.tolist(),
+            "cost": None if problem.cost is None else problem.cost.tolist(),
+            "selected": list(problem.selected),
+            **{name: getattr(problem, name) for name in ("k", "lam", "mu", "floor")},
+        },
+        "limits": limits_for_page(problem),
     }
-    limits = {"m": problem.m, "exclude": [int(u) for u in vetoed], "include": []}
-    return {"problem": data, "limits": limits}
 
 
 @pytest.fixture
@@ -91,8 +98,9 @@ def browser(show: Show, tmp_path):
     return page
 
 
-def test_page_and_python_agree_on_100_random_problems(browser) -> None:
-    problems = [random_problem(seed) for seed in range(100)]
-    found = browser.evaluate(DRIVER, [as_json(*one) for one in problems])
-    for seed, ((problem, vetoed), ours) in enumerate(zip(problems, found, strict=True)):
-        assert ours == without(problem, vetoed), seed
+@pytest.mark.parametrize("limited", [False, True], ids=["plain m", "limits"])
+def test_page_and_python_agree_on_100_random_problems(browser, limited: bool) -> None:
+    problems = [random_problem(seed, limited) for seed in range(100)]
+    found = browser.evaluate(DRIVER, [as_json(problem) for problem in problems])
+    for seed, (problem, ours) in enumerate(zip(problems, found, strict=True)):
+        assert ours == WithSwaps().select(problem).indices, seed

@@ -13,8 +13,9 @@ from PIL import Image
 
 import fsl_basesel as fb
 from fsl_basesel.report.page import html_page
-from fsl_basesel.report.record import save_classes
+from fsl_basesel.report.record import save_classes, save_problem
 from fsl_basesel.report.run import read_run
+from fsl_basesel.selectors.swap import WithSwaps
 from fsl_basesel.similarity import ClassCentroids
 from tests.fsl_basesel.report.conftest import Show
 from tests.fsl_basesel.report.folders import HOSTILE, selected
@@ -251,3 +252,72 @@ def test_1000_candidates_and_100_novel_classes_with_pictures_stay_below_2_mb(
     shown.locator("button.veto").first.click()
     assert len(set(names(shown)) - set(before)) >= 1
     assert shown.locator("#choice tbody .pic.none").count() == 0
+
+
+def limited(folder: Path) -> tuple[fb.SelectionProblem, Path]:
+    """A problem with costs, a budget, groups and a cap, given as a matrix; and its page."""
+    rng = np.random.default_rng(4)
+    similarity = rng.random((12, 40)).astype(np.float32)
+    problem = fb.SelectionProblem(
+        similarity,
+        m=10,
+        k=2,
+        cost=rng.integers(1, 9, 40),
+        budget=30.0,
+        groups=[f"group {u % 5}" for u in range(40)],
+        at_most=3,
+        names=[f"class {u}" for u in range(40)],
+    )
+    fb.select(problem).save(folder / "selection.json")
+    save_problem(folder, 1, problem)
+    return problem, written(folder)
+
+
+def chosen(shown, problem: fb.SelectionProblem) -> list[int]:
+    return [problem.names.index(name) for name in names(shown)]
+
+
+def test_budgets_and_caps_are_those_of_python(show: Show, tmp_path: Path) -> None:
+    problem, path = limited(tmp_path)
+    shown = show(path)
+    assert chosen(shown, problem) == fb.Selection.load(tmp_path / "selection.json").indices
+    assert shown.locator("#choice th", has_text="cost").is_visible()
+    assert "It costs" in shown.locator("#verdict").inner_text()
+    steps: list[tuple[str, str, dict, bool]] = [
+        ("#budget-number", "15", {"budget": 15.0}, True),
+        ("#at_most", "1", {"at_most": 1}, True),
+        ("#budget-number", "40", {"budget": 40.0}, False),  # more than the bound was proven for
+        ("#at_most", "", {"at_most": None}, False),
+        ("#at_least", "1", {"at_least": 1}, False),
+    ]
+    for field, value, change, holds in steps:
+        problem = problem.replace(**change)
+        shown.locator(field).fill(value)
+        shown.wait_for_timeout(100)
+        assert chosen(shown, problem) == WithSwaps().select(problem).indices, field
+        assert ("does not hold" in shown.locator("#verdict").inner_text()) != holds, field
+    with shown.expect_download() as download:
+        shown.locator("#save").click()
+    saved = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+    assert (saved["budget"], saved["at_least"]) == (40, 1)
+    assert "at_most" not in saved
+    assert saved["groups"]["class 7"] == "group 2"
+    assert saved["cost"]["class 7"] == problem.cost[7]
+
+
+def test_limits_that_contradict_each_other_are_named_and_the_choice_stays(
+    show: Show, tmp_path: Path
+) -> None:
+    _, path = limited(tmp_path)
+    shown = show(path)
+    before = names(shown)
+    shown.locator("#at_least").fill("4")  # at most 3 of each group
+    assert "too few classes for what it must have" in shown.locator("#verdict").inner_text()
+    assert names(shown) == before
+    shown.locator("#at_least").fill("")
+    shown.locator("button.force").first.click()
+    shown.locator("#budget-number").fill("0")
+    shown.wait_for_timeout(100)
+    assert "more than the budget" in shown.locator("#verdict").inner_text()
+    shown.locator("#reset").click()
+    assert names(shown) == before
