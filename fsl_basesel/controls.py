@@ -175,6 +175,8 @@ def standing(value: float, upper_bound: float | None, control: Control) -> float
     """
     if upper_bound is None or not upper_bound - control.mean > 1e-12 * abs(upper_bound):
         return None
+    if upper_bound - value <= 1e-12 * abs(upper_bound):  # as for a gap of 0
+        return 1.0
     return (value - control.mean) / (upper_bound - control.mean)
 
 

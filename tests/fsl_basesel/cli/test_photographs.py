@@ -201,19 +201,20 @@ def test_two_processes_write_the_file_that_one_writes(photos: Path, tmp_path: Pa
     assert (tmp_path / "0.npz").read_bytes() == (tmp_path / "1.npz").read_bytes()
 
 
-def quickstart_commands() -> list[str]:
-    page = (ROOT / "docs" / "quickstart.md").read_text()
+def commands_of(name: str) -> list[str]:
+    page = (ROOT / "docs" / name).read_text()
     found = re.findall(
         r"^    (fsl-basesel (?:select|embed|compare|report|frontier) .*)$", page, re.M
     )
     return found
 
 
-def test_the_commands_of_the_quickstart_run_as_they_are(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+@pytest.mark.parametrize(("page", "count"), [("quickstart.md", 4), ("budgets.md", 2)])
+def test_the_commands_of_the_docs_run_as_they_are(
+    page: str, count: int, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    commands = quickstart_commands()
-    assert len(commands) >= 4
+    commands = commands_of(page)
+    assert len(commands) >= count
     monkeypatch.chdir(tmp_path)
     shutil.copytree(photos, tmp_path / "photos")
     for command in commands:

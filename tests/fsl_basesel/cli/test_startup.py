@@ -42,7 +42,7 @@ def test_a_selection_from_files_needs_no_torch(tmp_path: Path) -> None:
 def test_help_of_fit_lists_its_own_flags_and_says_where_the_others_are(run) -> None:
     result = run("fit", "--help")
     assert result.code == 0
-    for words in ("--config FILE", "--run X", "--ckpt-path X", "fsl-basesel fit --help-all"):
+    for words in ("--config FILE", "--run DIR", "--ckpt-path", "`fit --help-all` lists them"):
         assert words in result.out
     assert max(map(len, result.out.splitlines())) <= 90
 
