@@ -92,6 +92,7 @@ def register(selector: type[Selector]) -> type[Selector]:
 
     Example:
         >>> import fsl_basesel as fb
+        >>> from fsl_basesel.selectors import Choice
         >>> @fb.register
         ... class First(fb.Selector):
         ...     name, guarantee = "first", "none"

@@ -262,7 +262,9 @@ def test_the_problem_of_a_data_set_has_its_centroids_and_names():
         for images in (Pictures(), Pictures(4, seed=1))
     ]
     unit = [nn.functional.normalize(rows, dim=1) for rows in expected]
-    torch.testing.assert_close(problem.similarity.double(), unit[1] @ unit[0].T, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        torch.as_tensor(problem.similarity).double(), unit[1] @ unit[0].T, atol=1e-6, rtol=0
+    )
     selection = fb.select(problem)
     assert select_classes(candidates, selection).labels == selection.indices
     filtered = l2l.data.FilteredMetaDataset(candidates, [4, 1, 5])

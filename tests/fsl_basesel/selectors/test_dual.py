@@ -17,7 +17,7 @@ def milp_optimum(problem: fb.SelectionProblem) -> float:
 
     y_u = 1 if u is chosen; z_nu = 1 if u is among the k that count for n.
     """
-    similarity = problem.similarity.double().numpy()
+    similarity = np.asarray(problem.similarity, np.float64)
     n, b = similarity.shape
     assert problem.floor == 0.0
     assert not problem.selected
