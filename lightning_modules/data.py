@@ -28,6 +28,7 @@ from fsl_basesel.data import (
     require_disjoint,
 )
 from fsl_basesel.errors import InputError
+from lightning_modules.both import DataModule
 from lightning_modules.episodes import TaskEpisodes
 from lightning_modules.resume import require_same
 
@@ -294,7 +295,7 @@ def _unchanged(batch: Any) -> Any:
 warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")
 
 
-class BaseClassDataModule(pl.LightningDataModule):
+class BaseClassDataModule(DataModule):
     """Loaders over the chosen classes of a pool; classes may be added while training goes on.
 
     The label of a class is its position in the order of choice, and that list only grows, so labels

@@ -16,7 +16,6 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 import torch.distributed
-from pytorch_lightning.callbacks import RichProgressBar
 from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
@@ -33,6 +32,7 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.progress import listening
 from fsl_basesel.similarity import ClassCentroids
+from lightning_modules.both import kinds
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.heads.normalisation import batch_bound_layers
 from lightning_modules.resume import require_whole
@@ -329,7 +329,7 @@ def _shown(trainer: pl.Trainer | None) -> Iterator[None]:
     if bar is None or trainer is None or not trainer.is_global_zero:
         yield
         return
-    shared = bar.progress if isinstance(bar, RichProgressBar) else None
+    shared = bar.progress if isinstance(bar, kinds("callbacks", "RichProgressBar")) else None
     console = Console(stderr=True)
     alone = Progress(console=console, transient=True, disable=not console.is_terminal)
     shown: Progress = alone if shared is None else shared

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
 
@@ -34,6 +33,7 @@ from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector, selector_of
 from fsl_basesel.similarity import ClassCentroids, SimilarityFunction, known_similarity
+from lightning_modules.both import kinds, plain_checkpoint_io
 from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
@@ -205,12 +205,16 @@ class SelectionCallback(pl.Callback):
         Lightning looks for the last checkpoint in the new one only. If that is so, the newest
         checkpoint of this very run is looked for in the folders of the versions before.
         """
-        savers = [one for one in callbacks_of(trainer) if isinstance(one, ModelCheckpoint)]
+        savers = [
+            one
+            for one in callbacks_of(trainer)
+            if isinstance(one, kinds("callbacks", "ModelCheckpoint"))
+        ]
         if savers and not any(one.save_last or f"{one.filename}.ckpt" == LAST for one in savers):
             savers[0].save_last = True
         for saver in savers:
             if saver.dirpath is None:
-                saver._find_last_checkpoints = partial(self._last_checkpoints, data, saver)  # type: ignore[method-assign]
+                saver._find_last_checkpoints = partial(self._last_checkpoints, data, saver)
 
     def _last_checkpoints(
         self, data: BaseClassDataModule, saver: ModelCheckpoint, trainer: pl.Trainer
@@ -260,7 +264,7 @@ class SelectionCallback(pl.Callback):
             "checkpoint_io": io,
         }
         trainer.reload_dataloaders_every_n_epochs = 1  # type: ignore[attr-defined]
-        if type(io) is TorchCheckpointIO:
+        if plain_checkpoint_io(io):
             trainer.strategy.checkpoint_io = AtomicCheckpointIO(self._require_own)
         self._tell_epochs(trainer, pl_module, StageState(0, 0))
         compatibility.warn_of_early_end(

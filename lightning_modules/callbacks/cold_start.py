@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import RandomSelection, Selector
+from lightning_modules.both import kinds
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, last_epoch
@@ -146,7 +146,7 @@ class ColdStartSelection(SelectionCallback):
         for other in callbacks_of(trainer):
             if isinstance(other, StageEarlyStopping):
                 other.start_stage()
-            elif isinstance(other, ModelCheckpoint) and other.monitor is not None:
+            elif isinstance(other, kinds("callbacks", "ModelCheckpoint")) and other.monitor:
                 _forget_scores(other)
 
     def state_dict(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class ColdStartSelection(SelectionCallback):
         self._initial = state.get("initial")
 
 
-def _forget_scores(checkpoint: ModelCheckpoint) -> None:
+def _forget_scores(checkpoint: Any) -> None:
     """Have a ModelCheckpoint rank from here on; files of earlier stages stay on disk."""
     checkpoint.best_k_models = {}
     checkpoint.best_model_path = checkpoint.kth_best_model_path = ""

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import (
-    EarlyStopping,
-    ModelCheckpoint,
-    StochasticWeightAveraging,
-    WeightAveraging,
-)
-from pytorch_lightning.strategies import (
-    DeepSpeedStrategy,
-    FSDPStrategy,
-    ModelParallelStrategy,
-)
 
 from fsl_basesel.data import ClassPool
 from fsl_basesel.errors import InputError
+from lightning_modules.both import kinds
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
 from lightning_modules.callbacks.schedule import Schedule
 from lightning_modules.data import BaseClassDataModule
@@ -50,20 +41,23 @@ def require_alone(trainer: pl.Trainer, kind: type[pl.Callback]) -> None:
 def require_stages_possible(trainer: pl.Trainer, callback: str) -> None:
     """Refuse what cannot work when the classes, and with them the model, change in mid-run."""
     strategy = trainer.strategy
-    if isinstance(strategy, FSDPStrategy | DeepSpeedStrategy | ModelParallelStrategy):
+    sharded = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
+    if isinstance(strategy, kinds("strategies", *sharded)):
         raise InputError(
             f"Expected {callback} with a strategy that keeps whole weights in every process but "
             f"got {type(strategy).__name__}, which shards them, so that no stage could begin with "
             'a new model; use strategy="ddp".'
         )
     for other in callbacks_of(trainer):
-        if isinstance(other, EarlyStopping) and not isinstance(other, StageEarlyStopping):
+        stopping = isinstance(other, kinds("callbacks", "EarlyStopping"))
+        if stopping and not isinstance(other, StageEarlyStopping):
+            monitor = getattr(other, "monitor", None)
             raise InputError(
-                f"Expected no EarlyStopping(monitor={other.monitor!r}) beside {callback}, since it "
+                f"Expected no EarlyStopping(monitor={monitor!r}) beside {callback}, since it "
                 "would end the whole run in an early stage; use StageEarlyStopping with the same "
                 "arguments, which ends the stage."
             )
-        if isinstance(other, StochasticWeightAveraging | WeightAveraging):
+        if isinstance(other, kinds("callbacks", "StochasticWeightAveraging", "WeightAveraging")):
             raise InputError(
                 f"Expected no {type(other).__name__} beside {callback}, since it would average "
                 "models of different stages; train the last stage in a run of its own with "
@@ -74,7 +68,9 @@ def require_stages_possible(trainer: pl.Trainer, callback: str) -> None:
 def warn_of_empty_checkpoints(trainer: pl.Trainer) -> None:
     """Say that a ModelCheckpoint which looks as if it kept the last state keeps nothing."""
     for other in callbacks_of(trainer):
-        if isinstance(other, ModelCheckpoint) and other.save_top_k == 0 and other.save_last:
+        saver: Any = other
+        saves = isinstance(other, kinds("callbacks", "ModelCheckpoint"))
+        if saves and saver.save_top_k == 0 and saver.save_last:
             warnings.warn(
                 "ModelCheckpoint(save_top_k=0, save_last=True) writes no file, so this run cannot "
                 "be resumed; use save_top_k=1.",
@@ -124,7 +120,8 @@ def require_classes(
 
 def builds_itself_later(pl_module: pl.LightningModule) -> bool:
     """Whether the model makes its layers in `configure_model`, after callbacks are set up."""
-    return type(pl_module).configure_model is not pl.LightningModule.configure_model
+    plain = [kind.configure_model for kind in kinds("", "LightningModule")]  # type: ignore[attr-defined]
+    return type(pl_module).configure_model not in plain
 
 
 def warn_of_early_end(trainer: pl.Trainer, schedule: Schedule, planned: int | None) -> None:

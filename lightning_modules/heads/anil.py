@@ -6,20 +6,11 @@ import torch
 from torch import Tensor
 
 from lightning_modules.episodes import Episode
-from lightning_modules.heads.maml import MAML
+from lightning_modules.heads.maml import MAML, MAMLMethods
 
 
-class ANIL(MAML):
-    """Almost no inner loop (Raghu et al. 2020): the backbone is learnt across tasks only.
-
-    Arguments are those of `MAML`. As the backbone does not adapt, features can be computed once for
-    all episodes.
-
-    Example:
-        >>> anil = ANIL(ways=5, dims=8, backbone=torch.nn.Flatten())
-        >>> anil.features(torch.zeros(3, 1, 2, 4)).shape, anil.adapts_backbone
-        (torch.Size([3, 8]), False)
-    """
+class ANILMethods(MAMLMethods):
+    """All of `ANIL` but the package its LightningModule is of."""
 
     def _adapting(
         self, backbone: torch.nn.Module | None, classifier: torch.nn.Linear
@@ -32,3 +23,16 @@ class ANIL(MAML):
         features = self.features(torch.cat([episode.support, episode.query]))
         support, query = features.split([len(episode.support), len(episode.query)])
         return support, query
+
+
+class ANIL(ANILMethods, MAML):
+    """Almost no inner loop (Raghu et al. 2020): the backbone is learnt across tasks only.
+
+    Arguments are those of `MAML`. As the backbone does not adapt, features can be computed once for
+    all episodes.
+
+    Example:
+        >>> anil = ANIL(ways=5, dims=8, backbone=torch.nn.Flatten())
+        >>> anil.features(torch.zeros(3, 1, 2, 4)).shape, anil.adapts_backbone
+        (torch.Size([3, 8]), False)
+    """

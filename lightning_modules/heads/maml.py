@@ -12,40 +12,13 @@ from torch.nn import functional
 from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import evaluation_mode, full_precision, gradients_allowed
-from lightning_modules.heads.episodic import EpisodicHead, OptimizerFactory
+from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods, OptimizerFactory
 from lightning_modules.heads.normalisation import use_support_statistics
 from lightning_modules.requirements import require_learn2learn
 
 
-class MAML(EpisodicHead):
-    """Model-agnostic meta-learning (Finn et al. 2017); learn2learn's `MAML` adapts a clone.
-
-    As an evaluator it adapts and predicts; nothing of it changes. As a LightningModule it learns
-    weights from which few steps suffice. The classifier starts at zero, so that an untrained one
-    has no preference among labels, which mean something else in every task.
-
-    Evaluation works in the Trainer's inference mode. No query has a part in the score of another:
-    batch normalisation uses running statistics, or those of the support set where there are none.
-
-    Args:
-        ways: classes of a task at most; tasks with fewer use the first outputs.
-        dims: number of features.
-        backbone: images to features, adapted with the classifier; without one the tasks hold
-            features and the classifier alone is adapted.
-        inner_lr: step size of the adaptation.
-        steps: steps of the adaptation.
-        eval_steps: steps when evaluating; None is `steps`.
-        first_order: leave second derivatives out when training.
-        shots: as in `EpisodicHead`, like `lr` and `optimizer`.
-        lr: as in `EpisodicHead`.
-        optimizer: as in `EpisodicHead`.
-
-    Example:
-        >>> support = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> labels = torch.tensor([1, 0])
-        >>> MAML(ways=2, dims=2, steps=5).scores(support, labels, support, ways=2).argmax(-1)
-        tensor([1, 0])
-    """
+class MAMLMethods(EpisodicMethods):
+    """All of `MAML` but the package its LightningModule is of."""
 
     def __init__(
         self,
@@ -131,3 +104,34 @@ class MAML(EpisodicHead):
         for _ in range(steps):
             logits = full_precision(clone(support)[:, :ways])
             clone.adapt(functional.cross_entropy(logits, labels))
+
+
+class MAML(MAMLMethods, EpisodicHead):
+    """Model-agnostic meta-learning (Finn et al. 2017); learn2learn's `MAML` adapts a clone.
+
+    As an evaluator it adapts and predicts; nothing of it changes. As a LightningModule it learns
+    weights from which few steps suffice. The classifier starts at zero, so that an untrained one
+    has no preference among labels, which mean something else in every task.
+
+    Evaluation works in the Trainer's inference mode. No query has a part in the score of another:
+    batch normalisation uses running statistics, or those of the support set where there are none.
+
+    Args:
+        ways: classes of a task at most; tasks with fewer use the first outputs.
+        dims: number of features.
+        backbone: images to features, adapted with the classifier; without one the tasks hold
+            features and the classifier alone is adapted.
+        inner_lr: step size of the adaptation.
+        steps: steps of the adaptation.
+        eval_steps: steps when evaluating; None is `steps`.
+        first_order: leave second derivatives out when training.
+        shots: as in `EpisodicHead`, like `lr` and `optimizer`.
+        lr: as in `EpisodicHead`.
+        optimizer: as in `EpisodicHead`.
+
+    Example:
+        >>> support = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> labels = torch.tensor([1, 0])
+        >>> MAML(ways=2, dims=2, steps=5).scores(support, labels, support, ways=2).argmax(-1)
+        tensor([1, 0])
+    """

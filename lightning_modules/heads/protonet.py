@@ -8,7 +8,7 @@ from torch import Tensor
 from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import autocast_off, class_means, full_precision
-from lightning_modules.heads.episodic import EpisodicHead, OptimizerFactory
+from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods, OptimizerFactory
 from lightning_modules.requirements import require_learn2learn
 
 DISTANCES = ("euclidean", "cosine")
@@ -17,29 +17,8 @@ DISTANCES = ("euclidean", "cosine")
 CACHED_NUMBERS = 1 << 18
 
 
-class ProtoNet(EpisodicHead):
-    """Distance to the mean feature of each class (Snell et al. 2017), to evaluate and to train.
-
-    The classifier is learn2learn's `PrototypicalClassifier`; only how it is computed differs.
-    Squared euclidean distances are one matrix product where learn2learn's own function makes a
-    tensor of ways x queries x dimensions, and the prototypes are another in place of a loop.
-
-    Args:
-        backbone: images to features; None where the episodes hold features.
-        distance: "euclidean" or "cosine".
-        scale: factor on the logits when training. 1 is learn2learn's; cosines, which lie between
-            -1 and 1, train better with about 10.
-        shots: as in `EpisodicHead`, like `lr` and `optimizer`.
-        lr: as in `EpisodicHead`.
-        optimizer: as in `EpisodicHead`.
-
-    Example:
-        >>> support = torch.tensor([[0.0, 0.0], [4.0, 4.0]])
-        >>> query = torch.tensor([[1.0, 1.0], [3.0, 4.0]])
-        >>> ProtoNet().scores(support, torch.tensor([0, 1]), query, ways=2)
-        tensor([[ -2., -18.],
-                [-25.,  -1.]])
-    """
+class ProtoNetMethods(EpisodicMethods):
+    """All of `ProtoNet` but the package its LightningModule is of."""
 
     def __init__(
         self,
@@ -83,6 +62,31 @@ class ProtoNet(EpisodicHead):
         features = self.embed(torch.cat([episode.support, episode.query]))
         support, query = features.split([len(episode.support), len(episode.query)])
         return self.scale * self.scores(support, episode.support_labels, query, episode.ways)
+
+
+class ProtoNet(ProtoNetMethods, EpisodicHead):
+    """Distance to the mean feature of each class (Snell et al. 2017), to evaluate and to train.
+
+    The classifier is learn2learn's `PrototypicalClassifier`; only how it is computed differs.
+    Squared euclidean distances are one matrix product where learn2learn's own function makes a
+    tensor of ways x queries x dimensions, and the prototypes are another in place of a loop.
+
+    Args:
+        backbone: images to features; None where the episodes hold features.
+        distance: "euclidean" or "cosine".
+        scale: factor on the logits when training. 1 is learn2learn's; cosines, which lie between
+            -1 and 1, train better with about 10.
+        shots: as in `EpisodicHead`, like `lr` and `optimizer`.
+        lr: as in `EpisodicHead`.
+        optimizer: as in `EpisodicHead`.
+
+    Example:
+        >>> support = torch.tensor([[0.0, 0.0], [4.0, 4.0]])
+        >>> query = torch.tensor([[1.0, 1.0], [3.0, 4.0]])
+        >>> ProtoNet().scores(support, torch.tensor([0, 1]), query, ways=2)
+        tensor([[ -2., -18.],
+                [-25.,  -1.]])
+    """
 
 
 def squared_distances(prototypes: Tensor, queries: Tensor) -> Tensor:

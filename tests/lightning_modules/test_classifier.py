@@ -177,7 +177,7 @@ def test_a_backbone_of_ones_own_is_measured_without_touching_it(tmp_path: Path) 
 
 
 def test_errors_say_what_to_do() -> None:
-    with pytest.raises(InputError, match="one of resnet18, conv4, conv3, strided3, resnet8 or an"):
+    with pytest.raises(InputError, match="strided3, resnet8, a pre-trained network or an"):
         BaseClassifier("resnet19")
     with pytest.raises(InputError, match="`stem` to be one of imagenet, cifar but got 'small'"):
         BaseClassifier("resnet18", stem="small")
