@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_json, reading, write_text
 from fsl_basesel.parallel import ROWS
 from fsl_basesel.problem import ROUNDING, SelectionProblem
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 FORMAT = "fsl-basesel selection 1"
 NEVER = 1 << 62  # more than any K
@@ -197,6 +201,43 @@ class Selection:
         `.novel` hold everything.
         """
         return self.explanation
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The chosen classes in order: rank, index, name, gain, loss, and whom each one serves."""
+        return [
+            {
+                "rank": rank,
+                "index": row.index,
+                "name": row.name,
+                "gain": row.gain,
+                "loss": row.loss,
+                "serves": list(row.serves),
+            }
+            for rank, row in enumerate(self.explanation.chosen, 1)
+        ]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`rows()` as a data frame; needs pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise InputError(
+                "Expected pandas for to_pandas() but it is not installed; pip install pandas."
+            ) from error
+        columns = ["rank", "index", "name", "gain", "loss", "serves"]
+        return pandas.DataFrame(self.rows(), columns=columns)
+
+    def plot(self) -> Figure:
+        """The charts of the report as one matplotlib figure, which a notebook shows."""
+        from fsl_basesel.report.figures import figure_of
+
+        return figure_of(self)
+
+    def _repr_html_(self) -> str:
+        """The table of chosen classes, for notebooks."""
+        from fsl_basesel.report.page import html_table
+
+        return html_table(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types only, as written to JSON."""

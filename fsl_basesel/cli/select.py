@@ -249,15 +249,8 @@ def chosen_csv(selection: Selection) -> str:
     from fsl_basesel.files.writing import csv_text
 
     return csv_text(
-        {
-            "rank": rank,
-            "index": row.index,
-            "name": row.name,
-            "gain": row.gain,
-            "loss": row.loss,
-            "serves": "|".join(row.serves),
-        }
-        for rank, row in enumerate(selection.explain().chosen, 1)
+        (row | {"serves": "|".join(row["serves"])} for row in selection.rows()),
+        ("rank", "index", "name", "gain", "loss", "serves"),
     )
 
 
@@ -288,11 +281,14 @@ def write_report(
     from fsl_basesel.data.sources import as_source
     from fsl_basesel.report import record
     from fsl_basesel.report.page import html_page
+    from fsl_basesel.report.page.deciding import fits
     from fsl_basesel.report.run import read_run
 
     output.save_text(folder / "selection.json", selection.to_json() + "\n")
     if inputs.candidates is not None:
         record.save_classes(folder, 1, inputs.candidates, inputs.novel)
+    if fits(inputs.problem):
+        record.save_problem(folder, 1, inputs.problem)
     pictures = inputs.pictures or {}
     if "candidates" in pictures:
         pool = ClassPool(as_source(args.candidates, args.seed))

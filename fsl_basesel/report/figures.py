@@ -33,6 +33,7 @@ from fsl_basesel.report.content import (
 )
 from fsl_basesel.report.paired import REFERENCE, Line, points
 from fsl_basesel.report.run import Protocol, Run, Stage
+from fsl_basesel.selection import Selection
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -132,6 +133,15 @@ def save_figures(run: Run, folder: str | os.PathLike[str], dpi: int = 200) -> li
             figure = _together(panels)
             written += save(figure, Path(folder) / panels[0].figure, dpi)
     return written
+
+
+def figure_of(selection: Selection) -> Figure:
+    """All charts that a selection alone has data for, as one figure."""
+    from matplotlib import rc_context
+
+    content = content_of(Run("selection", [Stage(1, selection)]))
+    with rc_context(STYLE):
+        return _together([panel for panels in all_panels(content) for panel in panels])
 
 
 def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:

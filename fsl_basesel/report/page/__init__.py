@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from itertools import count as counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -39,7 +39,10 @@ from fsl_basesel.report.page.deciding import deciding
 from fsl_basesel.report.paired import REFERENCE, points
 from fsl_basesel.report.run import Run, Stage
 from fsl_basesel.report.svg import svg
-from fsl_basesel.selection import library_version
+from fsl_basesel.selection import Selection, library_version
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 CARDS, CARDS_OPEN = 200, 24
 """Novel classes shown with their neighbours, at most, and those shown at once."""
@@ -57,17 +60,14 @@ PARTS = {
 }
 
 
+def html_table(selection: Selection) -> str:
+    """The chosen classes as an HTML table, for notebooks."""
+    words = contents.gap_in_words(selection.gap)
+    return _template("table.html").render(selection=selection, words=words)
+
+
 def html_page(run: Run) -> str:
     """The report of a run as one HTML page."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        finalize=_finalize,
-    )
     content = content_of(run)
     names = (f"chart{i}" for i in counter())
     functions = {
@@ -78,8 +78,21 @@ def html_page(run: Run) -> str:
         "gap_in_words": contents.gap_in_words,
         "comparison_title": contents.comparison_title,
     }
-    template = environment.from_string(_file("page.html"))
+    template = _template("page.html")
     return template.render(**functions, **_words(content), **_shown(content)) + "\n"
+
+
+def _template(name: str) -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+    )
+    return environment.from_string(_file(name))
 
 
 def _file(name: str) -> str:

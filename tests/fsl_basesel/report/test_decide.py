@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import fsl_basesel as fb
+from fsl_basesel.cli import main
 from fsl_basesel.report.page import html_page
 from fsl_basesel.report.record import save_classes, save_problem
 from fsl_basesel.report.run import read_run
@@ -321,3 +322,45 @@ def test_limits_that_contradict_each_other_are_named_and_the_choice_stays(
     assert "more than the budget" in shown.locator("#verdict").inner_text()
     shown.locator("#reset").click()
     assert names(shown) == before
+
+
+def test_the_command_takes_what_the_page_saves_and_is_never_worse(
+    show: Show, tmp_path: Path, capsys
+) -> None:
+    """Veto the best, force a bad one, halve m, set a budget, save, run again: proven."""
+    rng = np.random.default_rng(2)
+    pool, task = tmp_path / "pool.npz", tmp_path / "task.npz"
+    np.savez(pool, features=rng.random((40, 8)), names=[f"c{u}" for u in range(40)])
+    np.savez(task, features=rng.random((12, 8)), names=[f"t{n}" for n in range(12)])
+    costs = "\n".join(["name,cost", *(f"c{u},{1 + u % 4}" for u in range(40))])
+    (tmp_path / "cost.csv").write_text(costs)
+    command = ["select", str(pool), "--novel", str(task), "-k", "2"]
+    money = ["--cost", str(tmp_path / "cost.csv"), "--budget", "60"]
+    assert main([*command, "-m", "10", *money, "--report", str(tmp_path / "chosen")]) == 0
+    shown = show(tmp_path / "chosen" / "report.html", accept_downloads=True)
+    best = names(shown)[0]
+    shown.locator("button.veto").first.click()
+    bad = next(f"c{u}" for u in range(39, -1, -1) if f"c{u}" not in names(shown))
+    shown.locator("#search").fill(bad)
+    shown.get_by_role("button", name=f"Force {bad}", exact=True).click()
+    shown.locator("#search").fill("")
+    shown.locator("#m-number").fill("5")
+    shown.locator("#budget-number").fill("12")
+    shown.wait_for_timeout(200)
+    ours = names(shown)
+    value = float(shown.locator("#track-key li:has(.now) b").inner_text())
+    with shown.expect_download() as download:
+        shown.locator("#save").click()
+    download.value.save_as(tmp_path / "limits.json")
+    again = tmp_path / "again.json"
+    limits = ["--limits", str(tmp_path / "limits.json")]
+    assert main([*command, *limits, "--out", str(again)]) == 0
+    found = fb.Selection.load(again)
+    assert best not in found.names
+    assert bad in found.names
+    assert len(found.names) <= 5
+    assert found.spent <= 12
+    assert found.value >= value - 1e-6
+    assert set(found.names) == set(ours) or found.value > value
+    assert found.upper_bound >= found.value
+    assert found.gap < 0.05
