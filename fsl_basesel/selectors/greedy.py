@@ -20,6 +20,7 @@ from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 
 FEWEST, MOST = 4, 32  # old gains that are computed afresh at once
+LEVELS = 16  # values of K tried with all classes that are left, before rows are sorted
 
 
 @dataclass(frozen=True)
@@ -153,13 +154,19 @@ def _extend(
     value, index = problem.state_of(members)
     picks = _picks(problem, value, index, candidates, count, room)
     k, kth = problem.depth, value[:, -1].copy()
+    neighbours: _Neighbours | None = None
     # With a K beyond |members| rows still have room: a class that adds nothing there never does.
     while len(picks) < count and k <= len(members) + len(picks):
-        base = np.sort(np.concatenate([members, picks]))  # in order of memory
-        left = np.setdiff1d(candidates, picks, assume_unique=True)
         # No class left exceeds the k-th value of any row, or it had been picked. So whatever enters
         # a row with k + 1 becomes its last value, and a state of one value is enough.
-        value = _next_values(problem.by_candidate, base, k, kth, problem.floor)[:, None]
+        if k < problem.depth + LEVELS:
+            base = np.sort(np.concatenate([members, picks]))  # in order of memory
+            left = np.setdiff1d(candidates, picks, assume_unique=True)
+            value = _next_values(problem.by_candidate, base, k, kth, problem.floor)[:, None]
+        else:
+            if neighbours is None:
+                neighbours = _Neighbours(problem, members, candidates)
+            left, value = neighbours.beyond(k, picks)
         index = np.full(value.shape, -1, np.int64)
         more = _picks(problem, value, index, left, count - len(picks), room)
         picks, k, kth = np.concatenate([picks, more]), k + 1, value[:, 0].copy()
@@ -230,6 +237,70 @@ def _picks(
         picks.append(best)
         topk.insert(problem.by_candidate, best, value, index)
     return np.array(picks, np.int64)
+
+
+class _Neighbours:
+    """Every row's classes in falling order: for large K, few of those left can gain anything."""
+
+    def __init__(
+        self, problem: SelectionProblem, members: np.ndarray, candidates: np.ndarray
+    ) -> None:
+        self.problem = problem
+        pool = np.sort(np.concatenate([members, candidates]))
+        self.order = np.empty((problem.by_candidate.shape[1], len(pool)), np.int32)
+        for n in range(len(self.order)):
+            falling = np.argsort(-problem.by_candidate[pool, n], kind="stable")
+            self.order[n] = pool[falling]
+        self.inside = np.zeros(problem.n_candidates, bool)
+        self.inside[members] = True
+        self.known = 0  # picks that are marked as inside
+        self.first = np.zeros(len(self.order), np.int64)  # the first class of a row not inside
+
+    def beyond(self, k: int, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Classes left that exceed some row's (k+1)-th value, and those values, `[|N|, 1]`."""
+        self.inside[picks[self.known :]] = True
+        self.known = len(picks)
+        problem = self.problem
+        value = np.empty((len(self.order), 1))
+        above = np.zeros(problem.n_candidates)
+        _find_above(
+            *(problem.by_candidate, self.order, self.inside, problem.row_weights, k, problem.floor),
+            *(self.first, value, above),
+        )
+        return np.flatnonzero(problem.rows.sum(above[None])), value
+
+
+@kernel
+def _find_above(
+    columns: np.ndarray,
+    order: np.ndarray,
+    inside: np.ndarray,
+    weight: np.ndarray,
+    k: int,
+    floor: float,
+    first: np.ndarray,
+    value: np.ndarray,
+    above: np.ndarray,
+) -> None:
+    """The (k+1)-th value of each row over the classes inside, and which others exceed it."""
+    for n in range(order.shape[0]):
+        value[n, 0] = np.inf
+        if weight[n] == 0.0:
+            continue  # nothing counts there
+        while first[n] < order.shape[1] and inside[order[n, first[n]]]:
+            first[n] += 1
+        if first[n] > k:
+            value[n, 0] = columns[order[n, k], n]
+            continue  # nobody left exceeds it
+        stop, found = first[n], first[n]
+        while stop < order.shape[1] and found <= k:
+            found += inside[order[n, stop]]
+            stop += 1
+        value[n, 0] = np.float64(columns[order[n, stop - 1], n]) if found > k else floor
+        for i in range(first[n], stop):
+            u = order[n, i]
+            if not inside[u] and columns[u, n] > value[n, 0]:
+                above[u] = 1.0
 
 
 @kernel

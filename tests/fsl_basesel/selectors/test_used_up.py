@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.selectors import dual
+from fsl_basesel.selectors import dual, greedy
 from fsl_basesel.selectors.greedy import greedy_order, replace_unused
 from tests.fsl_basesel.enumeration import greedy_after, optimum, random_problem
 
@@ -165,3 +167,38 @@ def test_the_explanation_says_from_which_k_on_a_class_adds(seed: int) -> None:
         ]
         assert row.adds_from == (adds[0] if adds else None)
         assert (row.gain > 0) == (row.adds_from == problem.k)
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("levels", [4, 400])
+def test_sorted_rows_fill_like_all_classes(
+    seed: int, levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    similarity = rng.integers(0, levels, (7, 60)) / 16  # few levels: ties everywhere
+    weights = rng.integers(0, 3, 7) if seed % 3 == 0 else None
+    weights = None if weights is None or not weights.any() else weights
+    problem = fb.SelectionProblem(
+        similarity, m=55, k=2, selected=[3, 9], weights=weights, exclude=[5]
+    )
+    monkeypatch.setattr(greedy, "LEVELS", 1000)
+    dense = fb.GreedyOnTarget().select(problem).indices
+    monkeypatch.setattr(greedy, "LEVELS", 0)
+    assert fb.GreedyOnTarget().select(problem).indices == dense
+    limited = problem.replace(m=20, groups=["a", "b", "c"] * 20, at_most=9)
+    few = fb.GreedyOnTarget().select(limited).indices
+    monkeypatch.setattr(greedy, "LEVELS", 1000)
+    assert fb.GreedyOnTarget().select(limited).indices == few
+
+
+def test_choosing_everything_takes_time_in_proportion_and_tells_it() -> None:
+    rng = np.random.default_rng(0)
+    seconds = []
+    for count in (1500, 6000):
+        problem = fb.SelectionProblem(rng.random((10, count)), m=count, k=3)
+        start, used = time.perf_counter(), time.process_time()
+        selection = fb.select(problem)
+        waited, used = time.perf_counter() - start, time.process_time() - used
+        assert selection.seconds == pytest.approx(waited, abs=0.1 + 0.1 * waited)
+        seconds.append(used)
+    assert seconds[1] < 10 * seconds[0] + 0.5  # 16 if it were squares
