@@ -285,7 +285,16 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
 
 def _classes(path: str, job: EmbeddingJob | None, args: argparse.Namespace) -> ClassCentroids:
     if job is not None:
-        return job.centroids()
+        try:
+            return job.centroids()
+        except (RuntimeError, AssertionError) as error:
+            if args.size is None:
+                raise
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(
+                f"Expected {job.backbone.name} to take images of {args.size} pixels but it cannot "
+                f"({reason}); leave --size out"
+            ) from error
     if _is_names(path) and args.backbone:
         from fsl_basesel.photographs import embed_texts
 

@@ -147,6 +147,14 @@ def test_links_lists_and_folders_of_the_chosen_classes(run, photos: Path, tmp_pa
     assert (len(chosen), chosen.classes) == (3 * PER_CLASS, names)
 
 
+def test_a_network_of_one_size_refuses_another_in_one_line(run, photos: Path) -> None:
+    words = ("select", photos / "pool", "--novel", photos / "task", "-m", 4, "-k", 1, *SMALL)
+    result = run(*words, "--backbone", "timm:vit_tiny_patch16_224@random")
+    assert (result.code, result.out) == (2, "")
+    assert "to take images of 64 pixels but it cannot" in result.err
+    assert "leave --size out" in result.err
+
+
 def test_an_untrained_network_is_doubted(run, photos: Path) -> None:
     words = ("select", photos / "pool", "--novel", photos / "task", "-m", 4, "-k", 1, *SMALL)
     result = run(*words, "--backbone", "torchvision:resnet18@random")
