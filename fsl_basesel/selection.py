@@ -261,7 +261,30 @@ class Selection:
         what = "a selection written by `Selection.save`"
         fields = load_json(path, FORMAT, what=what)
         with reading(path, what):
-            return cls(**(fields | {"explanation": _explanation(fields["explanation"])}))
+            selection = cls(**(fields | {"explanation": _explanation(fields["explanation"])}))
+            selection._require_possible()
+            return selection
+
+    def _require_possible(self) -> None:
+        """Raise ValueError where a field of a file has a type or a value that no selection has."""
+        columns = isinstance(self.indices, list) and all(
+            type(u) is int and u >= 0 for u in self.indices
+        )
+        if not columns or len(set(self.indices)) < len(self.indices):
+            raise ValueError("`indices` are not different column numbers")
+        named = isinstance(self.names, list) and all(isinstance(name, str) for name in self.names)
+        if not named or len(self.names) != len(self.indices):
+            raise ValueError("`names` are not one text for each of `indices`")
+        if not isinstance(self.hyperparameters, dict):
+            raise ValueError("`hyperparameters` are not an object")
+        for name in ("value", "seconds", "upper_bound", "gap", "spent", "nu"):
+            number = getattr(self, name)
+            if number is None and name not in ("value", "seconds"):
+                continue
+            if type(number) not in (int, float) or not math.isfinite(number):
+                raise ValueError(f"`{name}` is {number!r} and not a number")
+            if number < 0 and name not in ("value", "upper_bound"):
+                raise ValueError(f"`{name}` is {number!r} and cannot be below 0")
 
 
 def _limits(problem: SelectionProblem) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,10 +36,7 @@ class ResultStore:
 
     def load_part(self, name: str) -> dict[str, Any] | None:
         """What several trials share; None if it is not there or cannot be read."""
-        try:
-            return json.loads(self._part(name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
+        return _object_in(self._part(name))
 
     def save_part(self, name: str, content: dict[str, Any]) -> None:
         """Keep what several trials share."""
@@ -49,10 +47,8 @@ class ResultStore:
 
     def load(self, trial: Trial) -> dict[str, Any] | None:
         """The result of a trial; None if there is none yet, or it cannot be read."""
-        try:
-            return json.loads(self._file(trial).read_text(encoding="utf-8"))["result"]
-        except (OSError, ValueError, KeyError):
-            return None
+        found = _object_in(self._file(trial), "result")
+        return None if found is None else found["result"]
 
     def save(self, trial: Trial, result: dict[str, Any]) -> None:
         """Keep a result, with the settings it belongs to for people who look into the file."""
@@ -107,3 +103,18 @@ class ResultStore:
             yield True
         finally:
             lock.release()
+
+
+def _object_in(path: Path, *keys: str) -> dict[str, Any] | None:
+    """The JSON object in a file, with these keys; None, with a warning, if it holds no such one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and all(isinstance(found.get(key), dict) for key in keys):
+            return found
+        reason = "it holds no result"
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    warnings.warn(f"{path} could not be used ({reason}) and is computed again.", stacklevel=3)
+    return None

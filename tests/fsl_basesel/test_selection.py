@@ -137,6 +137,40 @@ def test_a_damaged_file_is_refused(text: str, tmp_path: Path) -> None:
         fb.Selection.load(path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("value", "high"),
+        ("value", True),
+        ("gap", -5),
+        ("gap", float("nan")),
+        ("seconds", None),
+        ("upper_bound", [1]),
+        ("indices", [0, 0]),
+        ("indices", "01"),
+        ("names", ["only one"]),
+        ("names", [1, 2]),
+        ("hyperparameters", []),
+    ],
+)
+def test_a_file_with_an_impossible_field_is_refused(
+    field: str, value: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    problem = fb.SelectionProblem([[0.5, 0.2, 0.1], [0.1, 0.6, 0.3]], m=2, k=1)
+    fields = fb.select(problem).to_dict() | {field: value}
+    path.write_text(json.dumps(fields))
+    with pytest.raises(fb.InputError, match=r"selection\.json' to be a selection written by"):
+        fb.Selection.load(path)
+
+
+def test_a_file_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "selection.json"
+    path.write_text('{"format": ' + "[" * 100_000)
+    with pytest.raises(fb.InputError, match="could not be read"):
+        fb.Selection.load(path)
+
+
 def test_a_failed_save_leaves_the_old_file_whole(
     problem: fb.SelectionProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,19 @@ def test_a_trial_chooses_trains_and_judges(tmp_path: Path) -> None:
     assert result["shares"]["1"] == pytest.approx(selection.value / best)
 
 
+@pytest.mark.parametrize("text", ["[]", "null", "5", "{", '{"result": 5}', "[" * 100_000])
+def test_a_file_that_holds_no_result_is_reported_and_counts_as_none(
+    text: str, tmp_path: Path
+) -> None:
+    _, rows = loaded(tmp_path, repeats=1)
+    one, store = rows[0].trial, ResultStore(tmp_path / "out")
+    store.save(one, {"value": 1.0})
+    assert store.load(one) == {"value": 1.0}
+    (tmp_path / "out" / "trials" / f"{one.key}.json").write_text(text)
+    with pytest.warns(UserWarning, match="computed again"):
+        assert store.load(one) is None
+
+
 def test_a_trial_chooses_by_its_similarity(tmp_path: Path) -> None:
     methods = {name: {"method": "auto", "similarity": name} for name in ("cosine", "whitened")}
     _, rows = loaded(tmp_path, methods=methods, repeats=1)
