@@ -74,7 +74,8 @@ def upright(picture: Image.Image, mode: str) -> Image.Image:
     the smallest of 1 (floating point only), 255 and 65535 that is not exceeded; where one is
     larger, or negative, the range of the picture is stretched to that of a byte.
     """
-    if type(picture) is Image.Image and picture.mode == mode and not picture.info:
+    plain = type(picture) is Image.Image and picture.mode == mode and not picture.info
+    if plain and _orientation(picture) == 1:
         return picture
     picture.load()  # damage shows here; TIFF files are turned by pillow itself
     turn = _TURNS.get(_orientation(picture))

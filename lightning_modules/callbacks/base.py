@@ -420,6 +420,8 @@ class SelectionCallback(pl.Callback):
             )
         assert self.data is not None
         saved = state["settings"] | state["data"]["identity"]
+        if not checkpoint["global_step"]:  # as after a search for the batch size
+            saved["batch_size"] = self.data.identity()["batch_size"]
         require_same(saved, self.settings() | self.data.identity(), NEWER)
 
     def on_exception(

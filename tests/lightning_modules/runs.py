@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -257,10 +258,24 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([__name__])
 
 
+def _start_server() -> None:
+    """Start the process to fork from, if there is none, in the project's folder.
+
+    It finds `tests` by the folder it starts in; elsewhere it would find learn2learn's.
+    """
+    folder = os.getcwd()
+    os.chdir(Path(__file__).parents[2])
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.chdir(folder)
+
+
 def in_process(
     work: Callable[..., None], *args: Any, environment: dict[str, str] | None = None
 ) -> Any:
     """Start `work(*args)` in a process of its own."""
+    _start_server()
     process = _context.Process(target=_reporting, args=(work, args, environment or {}))
     process.start()
     return process
