@@ -295,6 +295,17 @@ def _unchanged(batch: Any) -> Any:
 warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")
 
 
+def saved_identity(state: dict[str, Any]) -> dict[str, Any]:
+    """What a run must agree on with the saved state of a data module.
+
+    Before the first batch the batch size may still change, as it does when Lightning searches it.
+    """
+    position = state["position"]
+    begun = position is not None and (position["epoch"] or position["batches"])
+    free = () if begun else ("batch_size",)
+    return {name: value for name, value in state["identity"].items() if name not in free}
+
+
 class BaseClassDataModule(DataModule):
     """Loaders over the chosen classes of a pool; classes may be added while training goes on.
 
@@ -586,7 +597,7 @@ class BaseClassDataModule(DataModule):
         """Take up the classes and the place in the epoch; refuse another pool, task or seed."""
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         if fitting:
-            require_same(state_dict["identity"], self.identity(), NEWER)
+            require_same(saved_identity(state_dict), self.identity(), NEWER)
         elif state_dict["identity"]["pool"] != self.pool.fingerprint:
             return  # another pool may be evaluated with the weights of a checkpoint
         self.clear_classes()

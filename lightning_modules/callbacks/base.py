@@ -37,7 +37,7 @@ from lightning_modules.both import kinds, plain_checkpoint_io
 from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
-from lightning_modules.data import NEWER, BaseClassDataModule, step_seed
+from lightning_modules.data import NEWER, BaseClassDataModule, saved_identity, step_seed
 from lightning_modules.features import (
     Extractor,
     centroids_of,
@@ -419,9 +419,7 @@ class SelectionCallback(pl.Callback):
                 "it; to start from its weights load them into the model and leave `ckpt_path` out."
             )
         assert self.data is not None
-        saved = state["settings"] | state["data"]["identity"]
-        if not checkpoint["global_step"]:  # as after a search for the batch size
-            saved["batch_size"] = self.data.identity()["batch_size"]
+        saved = state["settings"] | saved_identity(state["data"])
         require_same(saved, self.settings() | self.data.identity(), NEWER)
 
     def on_exception(
