@@ -207,3 +207,54 @@ def test_limits_against_enumeration(part: int) -> None:
                 assert selection.gap == 0, (seed, selection.gap)
                 checked += 1
     assert checked >= 15
+
+
+@pytest.mark.parametrize(("k", "cap"), [(1, None), (2, 4)])
+def test_bounds_at_100_by_400_hold_against_an_exact_solver(k: int, cap: int | None) -> None:
+    """The linear relaxation by HiGHS lies above the optimum, its best integer solution below."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array, eye_array, hstack, kron
+
+    rng = np.random.default_rng(k)
+    centres = rng.random((12, 16))
+    draw = lambda count: centres[rng.integers(0, 12, count)] + 0.4 * rng.random((count, 16))  # noqa: E731
+    candidates, novel = draw(400), draw(100)
+    cost, groups = rng.lognormal(size=400), rng.integers(0, 40, 400)
+    more = {} if cap is None else {"groups": groups, "at_most": cap}
+    problem = fb.SelectionProblem.from_centroids(
+        candidates, novel, k=k, cost=cost, budget=15.0, **more
+    )
+    selection = fb.select(problem)
+    assert selection.upper_bound is not None
+    assert selection.gap is not None
+    assert selection.gap < 5e-4
+
+    values = np.asarray(problem.similarity, np.float64) - problem.floor
+    near = [np.argsort(-row)[:60] for row in values]  # y[n, u] only for the nearest of each row
+    rows = np.repeat(np.arange(100), 60)
+    columns = np.concatenate(near)
+    pairs = len(rows)
+    gain = values[rows, columns] / (100 * k)
+    link = hstack(
+        [coo_array((-np.ones(pairs), (np.arange(pairs), columns)), (pairs, 400)), eye_array(pairs)]
+    )
+    top = hstack([coo_array((100, 400)), kron(eye_array(100), np.ones((1, 60)))])
+    limits = [LinearConstraint(link, -np.inf, 0), LinearConstraint(top, -np.inf, k)]
+    spent = hstack([coo_array(cost[None]), coo_array((1, pairs))])
+    limits.append(LinearConstraint(spent, -np.inf, 15.0))
+    if cap is not None:
+        member = coo_array((np.ones(400), (groups, np.arange(400))), (40, 400))
+        limits.append(LinearConstraint(hstack([member, coo_array((40, pairs))]), -np.inf, cap))
+    whole = np.concatenate([np.ones(400), np.zeros(pairs)])
+    found = milp(
+        -np.concatenate([np.zeros(400), gain]),
+        constraints=limits,
+        integrality=whole,
+        bounds=Bounds(0, 1),
+        options={"time_limit": 60, "mip_rel_gap": 1e-5},
+    )
+    assert found.x is not None
+    chosen = np.flatnonzero(found.x[:400] > 0.5)
+    theirs = problem.value(chosen)
+    assert selection.upper_bound >= theirs - 1e-9  # no allowed set is above our bound
+    assert selection.value >= theirs - 5e-4 * abs(theirs)
