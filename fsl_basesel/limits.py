@@ -2,7 +2,7 @@
 
 A budget for the sum of costs, classes that must be in, and groups of which at most or at least so
 many classes may be in. Groups are disjoint, which makes the best choice for given scores a matter
-of sorting (`Limits.best`), and what still fits a matter of counting (`Room`).
+of sorting (`Limits.best`), and what still fits a matter of counting (`Remaining`).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Limits:
         return np.sort(order[needed])
 
 
-class Room:
+class Remaining:
     """What may still be added to a choice; it keeps to the limits whatever is added in turn."""
 
     def __init__(
@@ -314,7 +314,7 @@ def first_allowed(problem: SelectionProblem, ranked: np.ndarray) -> list[int]:
     limits = problem.limits
     if limits is None:
         return ranked[: problem.m].tolist()
-    room = Room(limits, ranked, limits.include)
+    room = Remaining(limits, ranked, limits.include)
     for u in ranked.tolist():
         if u not in limits.include and room.fits(u):
             room.add(u)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.compiled import kernel
-from fsl_basesel.limits import Room
+from fsl_basesel.limits import Remaining
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 
@@ -74,7 +74,7 @@ def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) 
     limits = problem.limits
     assert limits is not None
     candidates = np.setdiff1d(problem.unselected, chosen)
-    room = Room(limits, candidates, chosen)
+    room = Remaining(limits, candidates, chosen)
     if limits.exact:
         more = _extend(problem, chosen, candidates, limits.m - len(chosen), room)
         return np.concatenate([chosen, more])
@@ -139,7 +139,7 @@ def _extend(
     start: np.ndarray,
     candidates: np.ndarray,
     count: int,
-    room: Room | None = None,
+    room: Remaining | None = None,
 ) -> np.ndarray:
     """`count` greedy picks, by the objective while it tells classes apart, then by a larger K.
 
@@ -187,7 +187,7 @@ def _picks(
     index: np.ndarray,
     candidates: np.ndarray,
     count: int,
-    room: Room | None = None,
+    room: Remaining | None = None,
     price: np.ndarray | None = None,
     threshold: float | None = None,
 ) -> np.ndarray:

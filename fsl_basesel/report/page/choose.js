@@ -248,7 +248,7 @@ const siftDown = (heap, bound, at) => {
 };
 
 /** What may still be added to a choice; it keeps to the limits whatever is added in turn. */
-class Room {
+class Remaining {
   /**
    * @param {Problem} problem
    * @param {Limits} limits
@@ -315,7 +315,7 @@ class Room {
  * @param {number[]} candidates
  * @param {number} count
  * @param {Float64Array} modular
- * @param {{ room?: Room, price?: Float64Array, least?: number }} [options] what limits allow, what
+ * @param {{ room?: Remaining, price?: Float64Array, least?: number }} [options] what limits allow, what
  *   gains are divided by, what they have to exceed
  */
 const pick = (problem, state, candidates, count, modular, { room, price, least } = {}) => {
@@ -384,7 +384,7 @@ const nextValues = ({ similarity, rows, floor }, members, k, kth) => {
  * @param {number[]} candidates ascending
  * @param {number} count
  * @param {Float64Array} modular
- * @param {Room} [room]
+ * @param {Remaining} [room]
  */
 const extend = (problem, members, candidates, count, modular, room) => {
   let k = depthOf(problem);
@@ -434,7 +434,7 @@ const inOrder = (problem, members, modular) => {
 const fill = (problem, limits, chosen, available, modular, perCost = false) => {
   const inside = new Set(chosen);
   const candidates = available.filter((u) => !inside.has(u));
-  const room = new Room(problem, limits, candidates, chosen);
+  const room = new Remaining(problem, limits, candidates, chosen);
   const members = [...problem.selected, ...chosen];
   const count = limits.m - chosen.length;
   if (limits.budget === undefined) {
@@ -532,7 +532,7 @@ const exchange = (problem, limits, members, first, available, modular) => {
   };
   const limited = limits.budget !== undefined || limits.most || limits.include.length > 0;
   const stays = new Set(limits.include);
-  let room = new Room(problem, limits, [], members.slice(first));
+  let room = new Remaining(problem, limits, [], members.slice(first));
   /** Whether `u` may come for `v` as far as the limits go. */
   const allowed = (/** @type {number} */ u, /** @type {number} */ v) => {
     const [into, from] = [room.groupOf(u), room.groupOf(v)];
@@ -563,7 +563,7 @@ const exchange = (problem, limits, members, first, available, modular) => {
     insert(problem, state, u);
     remove(problem, state, v, members);
     lost = lossesOf(problem, state, where, parts, width);
-    if (limited) room = new Room(problem, limits, [], members.slice(first));
+    if (limited) room = new Remaining(problem, limits, [], members.slice(first));
     swaps++;
     idle = 0;
   }
@@ -591,7 +591,7 @@ const addDropExchange = (problem, limits, start, first, available, modular) => {
     const width = members.length + 1;
     const parts = new Float64Array(Math.ceil(problem.rows / ROWS) * width);
     const losses = lossesOf(problem, state, where, parts, width);
-    const room = new Room(problem, limits, [], members.slice(first));
+    const room = new Remaining(problem, limits, [], members.slice(first));
     let [worst, least] = [-1, Infinity];
     for (let j = first; j < members.length; j++) {
       const v = members[j];
@@ -655,7 +655,7 @@ const contradiction = (problem, limits) => {
   const taken = new Set([...problem.selected, ...limits.exclude]);
   const available = [];
   for (let u = 0; u < problem.candidates; u++) if (!taken.has(u)) available.push(u);
-  const room = new Room(problem, limits, available, limits.include);
+  const room = new Remaining(problem, limits, available, limits.include);
   const there = room.counts.map((_, g) => available.filter((u) => room.groupOf(u) === g).length);
   const reach = there.map((count, g) => Math.min(count, room.most[g]));
   const total = (/** @type {number[]} */ counts) => counts.reduce((a, b) => a + b, 0);

@@ -88,9 +88,7 @@ def test_the_second_call_takes_its_features_from_the_cache(run, photos: Path) ->
     dry = run(*words, "--dry-run")
     assert re.search(r"candidates +24 +240 +240 ", dry.out)
     assert re.search(r"novel +6 +60 +60 ", dry.out)
-    start = time.perf_counter()
     assert json.loads(run(*words, "--format", "json").out)["names"] == first["names"]
-    assert time.perf_counter() - start < 30
 
 
 def test_half_precision_chooses_the_same(run, photos: Path) -> None:
