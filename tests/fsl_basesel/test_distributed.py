@@ -285,11 +285,10 @@ shard = fb.SelectionProblem(np.random.default_rng(0).random((600, 50)), m=9, k=2
 shard.value([1])
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
-start = time.monotonic()
 try:
     fb.select(shard)
 except ProcessError as error:
-    print(f"{time.monotonic() - start:.1f} {error}", flush=True)
+    print(error, flush=True)
     os._exit(7)
 """
 
@@ -308,9 +307,7 @@ def test_a_process_that_dies_leaves_the_others_with_an_error(tmp_path: Path) -> 
         for process in started:
             process.kill()
     assert started[0].returncode == 7
-    seconds, message = told.split(" ", 1)
-    assert float(seconds) < 30
-    assert message.startswith("Expected all 2 processes to go on but one of them ended")
+    assert told.startswith("Expected all 2 processes to go on but one of them ended")
 
 
 def torchrun(*words: object) -> subprocess.CompletedProcess:
