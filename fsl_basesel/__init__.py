@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsl_basesel.backbones import load_backbone
-    from fsl_basesel.bounds import Certificate, Guarantee, certify, upper_bound
+    from fsl_basesel.bounds import Certificate, certify, upper_bound
     from fsl_basesel.data.pool import ClassPool
     from fsl_basesel.errors import InputError
     from fsl_basesel.photographs import EmbeddingJob, embed, embed_texts
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fsl_basesel.similarity import ClassCentroids, class_centroids
 
 _NAMES = {
-    "bounds": ("Certificate", "Guarantee", "certify", "upper_bound"),
+    "bounds": ("Certificate", "certify", "upper_bound"),
     "data.pool": ("ClassPool",),
     "errors": ("InputError",),
     "backbones": ("load_backbone",),
@@ -74,7 +74,6 @@ __all__ = [
     "FrontierRow",
     "GreedyOnNovelClass",
     "GreedyOnTarget",
-    "Guarantee",
     "InputError",
     "KMedoids",
     "LagrangianDual",

@@ -3,18 +3,78 @@
 from __future__ import annotations
 
 import operator
-import os
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from fsl_basesel import memory
 from fsl_basesel.errors import InputError
-from fsl_basesel.similarity import ArrayLike, as_array
+from fsl_basesel.parallel import blocks
+
+if TYPE_CHECKING:
+    import torch
+
+ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | Sequence"
 
 # Sums up to this stay far from infinity, also after a few more products.
 LARGEST_SUM = 1e280
+
+
+def is_tensor(values: object) -> TypeGuard[torch.Tensor]:
+    """Whether `values` is a torch tensor; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
+
+
+def array(values: ArrayLike, expected: str) -> np.ndarray:
+    """`values` as an array on the CPU, not copied where that can be avoided.
+
+    Raises:
+        InputError: If they are no array: rows of different length, masked entries, a sparse tensor.
+            `expected` begins the message.
+    """
+    if np.ma.is_masked(values):
+        raise InputError(f"{expected} but got masked entries; fill them in or drop those classes.")
+    try:
+        if not is_tensor(values):
+            return np.asarray(values)
+        tensor = values.detach().cpu().resolve_neg()
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{expected} but it is no array ({error}).") from error
+
+
+def matrix(values: ArrayLike, name: str, rows: str, columns: str) -> np.ndarray:
+    """`values` as a two-dimensional float32 or float64 array on the CPU.
+
+    Half precision becomes float32 and integers float64; both conversions are exact.
+
+    Raises:
+        InputError: If `values` is not a non-empty real matrix of finite numbers.
+    """
+    expected = f"Expected `{name}` to be a matrix of numbers ({rows} x {columns})"
+    found = array(values, expected)
+    if found.dtype.kind not in "fiu":
+        raise InputError(f"{expected} but got dtype {found.dtype}; convert it to floats first.")
+    if found.ndim != 2 or 0 in found.shape:
+        raise InputError(
+            f"{expected} with at least one row and one column but got shape {found.shape}."
+        )
+    if found.dtype.kind != "f" or found.dtype.itemsize > 4:
+        found = found.astype(np.float64, copy=False)
+    else:
+        found = found.astype(np.float32, copy=False)
+    for start, stop in blocks(len(found), 2048):
+        finite = np.isfinite(found[start:stop])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise InputError(
+                f"Expected `{name}` to hold finite numbers only but got "
+                f"{found[start + row, column]} at [{start + row}, {column}]; drop or repair that "
+                "class first."
+            )
+    return found
 
 
 def index(entry: Any) -> int:
@@ -91,53 +151,36 @@ def floor_below(value: Any, lowest: float) -> float:
     return number
 
 
-def cost_vector(cost: ArrayLike | None, count: int) -> np.ndarray | None:
-    """`cost` as `count` finite float64 numbers, or None."""
-    if cost is None:
-        return None
-    expected = f"Expected `cost` to be {count} numbers, one for each candidate,"
-    array = as_array(cost, expected)
-    if array.shape != (count,) or array.dtype.kind not in "fiu":
-        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
-    array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        at = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InputError(f"Expected `cost` to be finite but got {array[at]} for candidate {at}.")
-    array.flags.writeable = False
-    return array
-
-
-def row_weights(weights: ArrayLike, count: int, brought: bool = False) -> np.ndarray:
-    """`weights` as `count` finite float64 numbers of at least 0.
-
-    Not all of them are 0, unless they are those of one process (`brought`).
-    """
-    expected = f"Expected `weights` to be {count} numbers of at least 0, one a novel class,"
-    array = as_array(weights, expected)
-    if array.shape != (count,) or array.dtype.kind not in "fiu":
-        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
-    array = array.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+def numbers(
+    values: ArrayLike,
+    name: str,
+    count: int,
+    least: float = -np.inf,
+    what: str = "class",
+    whole: bool = False,
+) -> np.ndarray:
+    """`values` as `count` finite float64 or whole int64 numbers of at least `least`, read-only."""
+    bound = f" of at least {least:g}" if np.isfinite(least) else ""
+    kind = "integers" if whole else "finite numbers"
+    expected = f"Expected `{name}` to be {count} {kind}{bound}, one for each {what},"
+    found = array(values, expected)
+    if found.shape != (count,) or found.dtype.kind not in ("iu" if whole else "fiu"):
+        raise InputError(f"{expected} but got {found.dtype} of shape {found.shape}.")
+    found = found.astype(np.int64 if whole else np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= least)))
     if len(wrong):
-        raise InputError(f"{expected} but got {array[wrong[0]]} for novel class {wrong[0]}.")
-    if not brought and not 0 < array.sum() < np.inf:
-        raise InputError(f"{expected} with a finite sum above 0 but their sum is {array.sum()}.")
-    array.flags.writeable = False
-    return array
+        raise InputError(f"{expected} but got {found[wrong[0]]} for {what} {wrong[0]}.")
+    found.flags.writeable = False
+    return found
 
 
-def enough_memory(needed: int, processes: int = 1) -> None:
-    """Refuse a matrix of `needed` bytes that this machine has no room for."""
-    together = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if processes > 1 else 1
-    free = memory.free_bytes()
-    if needed * together > free:
-        each = "" if together == 1 else f" on each of {together} processes"
-        raise InputError(
-            "Expected the similarities to fit into memory but they take "
-            f"{memory.gigabytes(needed)}{each} and {memory.gigabytes(free)} are free; spread the "
-            "novel classes over more machines (torchrun, docs/scaling.md), use float32 centroids, "
-            "or fewer classes."
-        )
+def shares(weights: ArrayLike, count: int) -> np.ndarray:
+    """Weights of `count` novel classes, scaled to a sum of 1."""
+    found = numbers(weights, "weights", count, 0, "novel class")
+    total = found.sum()
+    if not 0 < total < np.inf:
+        raise InputError(f"Expected `weights` with a finite sum above 0 but it is {total}.")
+    return found / total if abs(total - 1.0) > 1e-9 else found
 
 
 def class_names(

@@ -98,7 +98,8 @@ def controls(
     inside = task_domain(groups, novel_groups)
     if inside is not None and 0 < inside[problem.unselected].sum() < len(problem.unselected):
         found.append(_drawn(problem, DOMAIN, inside, draws, seed))
-    nothing = {"budget": None, "include": (), "at_most": None, "at_least": None}
+    cost = problem.cost if problem.mu else None
+    nothing = {"budget": None, "cost": cost, "include": (), "at_most": None, "at_least": None}
     everything = problem.replace(m=len(problem.unselected), **nothing)
     value = everything.value(problem.unselected)
     return [*found, Control(POOL, problem.n_candidates, (value,))]

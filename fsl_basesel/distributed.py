@@ -179,45 +179,6 @@ def _differs(what: str, ours: str, theirs: str, rank: int) -> str:
     )
 
 
-def own_rows(
-    by_candidate: np.ndarray, counts: list[int], group: ProcessGroup | None, key: str = ""
-) -> tuple[np.ndarray, Rows]:
-    """Rows as every process brought them, moved so that each block lies on one process.
-
-    A block belongs to the process that brought its first row; the others' rows of it are sent.
-
-    Args:
-        by_candidate: `[|B|, rows brought here]`.
-        counts: How many rows each process brought.
-        group: The processes.
-        key: See `Rows`.
-    """
-    import torch
-
-    rank, size = _place(group)
-    ends = np.cumsum(counts)
-    starts = ends - counts
-    bounds = [int(min(ends[-1], -(-start // ROWS) * ROWS)) for start in starts] + [int(ends[-1])]
-    rows = Rows(int(ends[-1]), bounds[rank], bounds[rank + 1], rank, size, group, key)
-    parts = [by_candidate[:, max(0, rows.start - starts[rank]) : rows.stop - starts[rank]]]
-    device = rows._device()
-    for source in range(1, size):
-        first, stop = int(starts[source]), int(min(bounds[source], ends[source]))
-        if stop <= first:
-            continue
-        shape = (by_candidate.shape[0], stop - first)
-        if rank == source:
-            piece = torch.tensor(by_candidate[:, : stop - first], device=device)
-        else:
-            kind = torch.float32 if by_candidate.dtype == np.float32 else torch.float64
-            piece = torch.empty(shape, dtype=kind, device=device)
-        with _reporting(rows):
-            _dist().broadcast(piece, group=group, group_src=source)
-        if rows.start <= first < rows.stop and rank != source:
-            parts.append(piece.cpu().numpy())
-    return np.ascontiguousarray(np.concatenate(parts, axis=1)), rows
-
-
 def launched() -> bool:
     """Whether torchrun started this process together with others."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
@@ -258,17 +219,13 @@ def all_or_none(work: Callable[[], Result]) -> Result:
     return result  # type: ignore[return-value]
 
 
-def require_group(group: ProcessGroup | None) -> None:
-    """Refuse to go on where no processes have met."""
+def _place(group: ProcessGroup | None) -> tuple[int, int]:
+    """Number of this process and how many there are."""
     if not (_dist().is_available() and _dist().is_initialized()):
         raise InputError(
             "Expected torch.distributed to be initialised before a problem is spread over "
             "processes; call torch.distributed.init_process_group first, or start with torchrun."
         )
-
-
-def _place(group: ProcessGroup | None) -> tuple[int, int]:
-    require_group(group)
     return _dist().get_rank(group), _dist().get_world_size(group)
 
 

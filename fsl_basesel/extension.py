@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsl_basesel import checks
+from fsl_basesel.checks import ArrayLike, is_tensor
 from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear import SortedRows, value_and_gradient
-from fsl_basesel.similarity import ArrayLike, as_array, is_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +74,7 @@ def _mean_top(problem: SelectionProblem, points: Any, backend: str) -> tuple[Any
     value, slopes = value_and_gradient(problem.sorted_rows, points, problem.k, backend=backend)
     if problem.rows.size > 1:
         share = problem.by_candidate.shape[1] / problem.n_novel
-        parts = (np.asarray(as_array(part, "a result"), np.float64) for part in (value, slopes))
+        parts = (np.asarray(checks.array(part, "a result"), np.float64) for part in (value, slopes))
         value, slopes = (_like(points, problem.rows.sum(share * part[None])) for part in parts)
     if problem.weights is not None:  # whose rows are sorted above the floor
         value = value + problem.floor
@@ -100,7 +101,7 @@ def _mark(problem: SelectionProblem, x: ArrayLike) -> int | None:
     """What tells points apart, where processes have to agree on them."""
     if problem.rows.size == 1:
         return None
-    return zlib.crc32(np.ascontiguousarray(as_array(x, "Expected `x` to be an array")).data)
+    return zlib.crc32(np.ascontiguousarray(checks.array(x, "Expected `x` to be an array")).data)
 
 
 def _like(points: Any, array: np.ndarray) -> Any:
@@ -122,7 +123,7 @@ def probability_points(problem: SelectionProblem, x: ArrayLike) -> tuple[Any, bo
     if is_tensor(x):
         given = x.detach().clone() if x.is_floating_point() else x.double()
     else:
-        array = as_array(x, expected)
+        array = checks.array(x, expected)
         if array.dtype.kind not in "fiub":
             raise InputError(f"{expected} but got dtype {array.dtype}.")
         given = np.array(array, np.float64, order="C")

@@ -26,7 +26,7 @@ NO_LIMIT = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Limits of a problem, in the terms the algorithms need; made by `limits_of`.
+    """Limits of a problem, in the terms the algorithms need.
 
     Attributes:
         m: Most classes to choose.
@@ -49,6 +49,44 @@ class Limits:
     most: np.ndarray
     least: np.ndarray
     labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, problem: SelectionProblem) -> Limits | None:
+        """The limits of a problem, None if there are none; refused if no choice keeps to them."""
+        p = problem
+        _require_disjoint(p)
+        if p.cost is not None and p.budget is None and not p.mu:
+            raise InputError(
+                "Expected `cost` with a budget (`budget`), as a penalty (`mu` > 0), or both, but "
+                "got neither; say what the classes may cost together, or leave `cost` out."
+            )
+        if p.budget is not None and p.cost is not None and (p.cost < 0).any():
+            at = int(np.flatnonzero(p.cost < 0)[0])
+            raise InputError(
+                f"Expected `cost` of at least 0 with a budget but got {p.cost[at]} for candidate "
+                f"{at} ({p.names[at]!r})."
+            )
+        if p.budget is None and not p.include and p.at_most is None and p.at_least is None:
+            return None
+        labels = tuple(dict.fromkeys(label for label in p.groups or () if label is not None))
+        number = {label: n for n, label in enumerate(labels)}
+        # Columns without a group share a last one that has no limits.
+        every = p.groups if p.groups is not None else (None,) * p.n_candidates
+        group = np.array([len(labels) if one is None else number[one] for one in every], np.int64)
+        inside = np.bincount(group[list(p.selected)], minlength=len(labels) + 1)
+        limits = cls(
+            m=p.m,
+            exact=p.budget is None,
+            include=p.include,
+            cost=np.ones(p.n_candidates) if p.cost is None else p.cost,
+            budget=np.inf if p.budget is None else p.budget,
+            group=group,
+            most=np.maximum(_per_group(p.at_most, "at_most", number, NO_LIMIT) - inside, 0),
+            least=np.maximum(_per_group(p.at_least, "at_least", number, 0) - inside, 0),
+            labels=(*labels, "none"),
+        )
+        _require_feasible(limits, p.unselected, p.names)
+        return limits
 
     @property
     def has_budget(self) -> bool:
@@ -164,58 +202,6 @@ class Remaining:
         self.spent = self.limits.spent(self.chosen)
 
 
-def limits_of(
-    *,
-    m: int,
-    available: np.ndarray,
-    selected: tuple[int, ...],
-    include: tuple[int, ...],
-    cost: np.ndarray | None,
-    budget: float | None,
-    groups: tuple[str | None, ...] | None,
-    at_most: int | dict[str, int] | None,
-    at_least: int | dict[str, int] | None,
-    names: tuple[str, ...],
-) -> Limits | None:
-    """The limits of a problem, None if there are none; refused if no choice keeps to them.
-
-    Args:
-        m: Most classes to choose.
-        available: Columns that can be chosen, ascending.
-        selected: B_s.
-        include: Columns that must be chosen.
-        cost: Of each column, None for 1 each.
-        budget: None for no limit of costs.
-        groups: Label of each column's group, None for a column without one.
-        at_most: For every group, or by label.
-        at_least: For every group, or by label.
-        names: Of the columns.
-    """
-    if budget is None and not include and at_most is None and at_least is None:
-        return None
-    labels = tuple(dict.fromkeys(label for label in groups or () if label is not None))
-    number = {label: n for n, label in enumerate(labels)}
-    # Columns without a group share a last one that has no limits.
-    every = groups if groups is not None else (None,) * len(names)
-    group = np.array([len(labels) if one is None else number[one] for one in every], np.int64)
-    inside = np.bincount(group[list(selected)], minlength=len(labels) + 1)
-    most = np.maximum(_per_group(at_most, "at_most", number, NO_LIMIT) - inside, 0)
-    least = np.maximum(_per_group(at_least, "at_least", number, 0) - inside, 0)
-    limits = Limits(
-        m=m,
-        exact=budget is None,
-        include=include,
-        cost=np.ones(len(names)) if cost is None else cost,
-        budget=np.inf if budget is None else budget,
-        group=group,
-        most=most,
-        least=least,
-        labels=(*labels, "none"),
-    )
-    _require_feasible(limits, available, names)
-    return limits
-
-
 def _per_group(
     given: int | dict[str, int] | None, name: str, number: dict[str, int], otherwise: int
 ) -> np.ndarray:
@@ -231,6 +217,20 @@ def _per_group(
     elif given is not None:
         values[:-1] = given
     return values
+
+
+def _require_disjoint(problem: SelectionProblem) -> None:
+    for one, two, why in (
+        ("exclude", "selected", "already in"),
+        ("include", "selected", "already in"),
+        ("include", "exclude", "not to be had"),
+    ):
+        both = set(getattr(problem, one)) & set(getattr(problem, two))
+        if both:
+            raise InputError(
+                f"Expected `{one}` and `{two}` to name different classes but got {min(both)} "
+                f"({problem.names[min(both)]!r}) in both: it is {why}."
+            )
 
 
 def _require_feasible(limits: Limits, available: np.ndarray, names: tuple[str, ...]) -> None:

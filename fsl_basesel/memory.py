@@ -38,19 +38,23 @@ def gigabytes(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e9:.2g} GB"
 
 
-def refuse_oversize(what: str, needed: int) -> None:
+def refuse_oversize(
+    what: str, needed: int, advice: str = "use fewer classes or a machine with more memory"
+) -> None:
     """Refuse what needs more memory than there is.
 
     Args:
         what: what needs it, as the beginning of a sentence.
-        needed: how many bytes.
+        needed: how many bytes; each of the processes of torchrun on this machine takes as many.
+        advice: what to do.
 
     Raises:
         InputError: There is less.
     """
-    free = free_bytes()
-    if needed > free:
+    free, processes = free_bytes(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if needed * processes > free:
+        each = "" if processes == 1 else f" on each of {processes} processes"
         raise InputError(
-            f"Expected {what} to fit into memory but it takes {gigabytes(needed)} and "
-            f"{gigabytes(free)} are free; use fewer classes or a machine with more memory."
+            f"Expected {what} to fit into memory but it takes {gigabytes(needed)}{each} and "
+            f"{gigabytes(free)} are free; {advice}."
         )

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fsl_basesel import checks, distributed, extension, topk
+from fsl_basesel import checks, distributed, extension, memory, topk
+from fsl_basesel.checks import ArrayLike, is_tensor
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
-from fsl_basesel.limits import Limits, group_labels, group_numbers, limits_of
+from fsl_basesel.limits import Limits, group_labels, group_numbers
 from fsl_basesel.parallel import map_blocks
 from fsl_basesel.similarity import (
-    ArrayLike,
     ClassCentroids,
     SimilarityFunction,
     Space,
-    as_matrix,
-    is_tensor,
     similarity_columns,
     space_of,
 )
@@ -38,6 +38,11 @@ Made = TypeVar("Made")
 COLUMN_BLOCK = 1024
 # Relative to the terms of a float64 sum, what rounding may make of it.
 ROUNDING = 1e-12
+# What to do about a matrix that is too large.
+ADVICE = (
+    "spread the novel classes over more machines (torchrun, docs/scaling.md), use float32 "
+    "centroids, or fewer classes"
+)
 # What `replace` takes.
 SETTINGS = (
     *("m", "k", "lam", "selected", "cost", "mu", "floor", "weights"),
@@ -45,6 +50,7 @@ SETTINGS = (
 )
 
 
+@dataclass(eq=False)
 class Matrix:
     """The similarities of one process, and what is computed once for all problems on them.
 
@@ -57,29 +63,42 @@ class Matrix:
         space: In which a similarity with a name compares them.
         tensors: Whether they came as tensors, so that answers are tensors too.
         made_by: What made the centroids (backbone, preprocessing), where it is known.
+        kept: See `once`.
     """
 
-    def __init__(
-        self,
-        by_candidate: np.ndarray,
-        rows: Rows,
-        names: tuple[str, ...],
-        novel_names: tuple[str, ...],
-        centroids: tuple[np.ndarray, np.ndarray] | None = None,
-        space: Space | None = None,
-        tensors: bool = False,
-        made_by: dict[str, str] | None = None,
-    ) -> None:
-        by_candidate.flags.writeable = False
-        self.by_candidate = by_candidate
-        self.rows = rows
-        self.names = names
-        self.novel_names = novel_names
-        self.centroids = centroids
-        self.space = space
-        self.tensors = tensors
-        self.made_by = made_by or {}
-        self.kept: dict[Hashable, Any] = {}
+    by_candidate: np.ndarray
+    rows: Rows
+    names: tuple[str, ...]
+    novel_names: tuple[str, ...]
+    centroids: tuple[np.ndarray, np.ndarray] | None = None
+    space: Space | None = None
+    tensors: bool = False
+    made_by: dict[str, str] = field(default_factory=dict)
+    kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_candidate.flags.writeable = False
+
+    @classmethod
+    def of(
+        cls,
+        similarity: ArrayLike,
+        names: Sequence[str] | None,
+        novel_names: Sequence[str] | None,
+    ) -> Matrix:
+        """A matrix `|N| x |B|`, checked; copied unless nobody else can write to it."""
+        matrix = checks.matrix(similarity, "similarity", "novel classes", "candidates")
+        by_candidate = matrix.T
+        if _may_change(matrix) or not by_candidate.flags.c_contiguous:
+            by_candidate = np.array(by_candidate, order="C")
+        base, novel = by_candidate.shape
+        return cls(
+            by_candidate,
+            Rows.here(novel),
+            checks.class_names(names, base, "names", "candidate"),
+            checks.class_names(novel_names, novel, "novel_names", "novel class"),
+            tensors=is_tensor(similarity),
+        )
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` makes, made when `key` is asked for first."""
@@ -97,18 +116,13 @@ class Matrix:
 
         return self.once("extent", find)
 
-    def part(self, by_candidate: np.ndarray, rows: Rows) -> Matrix:
-        """The same for some of the novel classes."""
-        known = (self.names, self.novel_names, self.centroids, self.space, self.tensors)
-        return Matrix(by_candidate, rows, *known, self.made_by)
-
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: without what can be computed again."""
         return self.__dict__ | {"kept": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state["by_candidate"].flags.writeable = False
         self.__dict__.update(state)
+        self.__post_init__()
 
 
 class SelectionProblem:
@@ -125,7 +139,8 @@ class SelectionProblem:
 
     Args:
         similarity: `|N| x |B|`, rows novel classes, columns candidates. One candidate-major copy is
-            kept; a read-only array that is already candidate-major is taken as it is.
+            kept; a read-only array that is already candidate-major is taken as it is. Or the
+            `matrix` of another problem, with its names.
         m: How many classes to add, 0 to `|B_u|`; 100 by default. With a budget it is how many at
             most, by default as many as the budget buys.
         k: How many of its nearest base classes count for a novel class (K in the paper).
@@ -183,7 +198,7 @@ class SelectionProblem:
 
     def __init__(
         self,
-        similarity: ArrayLike,
+        similarity: ArrayLike | Matrix,
         m: int | None = None,
         k: int = 3,
         lam: float = 0.0,
@@ -202,34 +217,47 @@ class SelectionProblem:
         novel_names: Sequence[str] | None = None,
         floor: float | None = None,
     ) -> None:
-        matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
-        by_candidate = matrix.T
-        if _may_change(matrix) or not by_candidate.flags.c_contiguous:
-            by_candidate = np.array(by_candidate, order="C")
-        base, novel = by_candidate.shape
-        self._set(
-            Matrix(
-                by_candidate,
-                Rows.here(novel),
-                checks.class_names(names, base, "names", "candidate"),
-                checks.class_names(novel_names, novel, "novel_names", "novel class"),
-                tensors=is_tensor(similarity),
-            ),
-            m=m,
-            k=k,
-            lam=lam,
-            selected=selected,
-            cost=cost,
-            mu=mu,
-            weights=weights,
-            floor=floor,
-            budget=budget,
-            exclude=exclude,
-            include=include,
-            groups=groups,
-            at_most=at_most,
-            at_least=at_least,
+        matrix = (
+            similarity
+            if isinstance(similarity, Matrix)
+            else Matrix.of(similarity, names, novel_names)
         )
+        base, novel = len(matrix.names), len(matrix.novel_names)
+        lowest, highest = matrix.extent()
+        chosen = checks.distinct_columns(selected, "selected", base)
+        without = checks.distinct_columns(exclude, "exclude", base)
+        free = base - len({*chosen, *without})
+        if m is None and budget is not None and lam:
+            raise InputError(
+                "Expected m with lam > 0 and a budget, as the diversity term is divided by it, but "
+                "got none; say how many classes there may be at most."
+            )
+        asked, m = m, (100 if budget is None else free) if m is None else m
+        most = free if budget is None else None
+        self.__dict__.update(
+            matrix=matrix,
+            _asked_m=m if budget is None else asked,
+            m=checks.integer(m, "m", 0, most, f"{free}, the candidates not yet selected,"),
+            k=checks.integer(k, "k", 1, None, ""),
+            lam=checks.non_negative(lam, "lam"),
+            selected=chosen,
+            cost=None if cost is None else checks.numbers(cost, "cost", base, what="candidate"),
+            mu=checks.non_negative(mu, "mu"),
+            floor=min(0.0, lowest) if floor is None else checks.floor_below(floor, lowest),
+            weights=None if weights is None else checks.shares(weights, novel),
+            budget=None if budget is None else checks.non_negative(budget, "budget"),
+            exclude=without,
+            include=checks.distinct_columns(include, "include", base),
+            groups=group_labels(groups, base),
+            at_most=group_numbers(at_most, "at_most", groups),
+            at_least=group_numbers(at_least, "at_least", groups),
+        )
+        self.__dict__["limits"] = Limits.of(self)
+        largest = max(abs(self.floor), abs(highest))
+        checks.finite_sums(largest, novel * self.depth, "similarity")
+        checks.finite_sums(self.lam * largest, base, "lam * similarity")
+        if self.cost is not None:
+            checks.finite_sums(self.mu * float(np.abs(self.cost).max()), base, "mu * cost")
 
     @classmethod
     def from_centroids(
@@ -294,27 +322,27 @@ class SelectionProblem:
                     f"{by[1]}; embed both with the same one."
                 )
             novel = novel.values
-        base = as_matrix(candidates, "candidates", "classes", "dimensions")
-        general = novel is None
-        target = base if novel is None else as_matrix(novel, "novel", "classes", "dimensions")
+        tensors = is_tensor(candidates) or is_tensor(novel)
+        base = checks.matrix(candidates, "candidates", "classes", "dimensions")
+        base_names = checks.class_names(names, len(base), "names", "candidate")
+        if novel is None:
+            target, novel_names = base, base_names if novel_names is None else novel_names
+        else:
+            target = checks.matrix(novel, "novel", "classes", "dimensions")
         if base.shape[1] != target.shape[1]:
             raise InputError(
                 "Expected `candidates` and `novel` to have the same number of dimensions but got "
                 f"{base.shape[1]} and {target.shape[1]}; take both from one backbone."
             )
-        base_names = checks.class_names(names, len(base), "names", "candidate")
-        if general and novel_names is None:
-            novel_names = base_names
         target_names = checks.class_names(novel_names, len(target), "novel_names", "novel class")
         rows = Rows.here(len(target))
         if spread is not False:
             group = None if spread is True else spread
             rows = Rows.spread(len(target), group, _digest(base, target, base_names, target_names))
             rows.agree("SelectionProblem.from_centroids", candidates=base.shape, novel=target.shape)
-        kind = np.result_type(base, target)
-        needed = len(base) * (rows.stop - rows.start) * kind.itemsize
-        distributed.all_or_none(lambda: checks.enough_memory(needed, rows.size))
         here = slice(rows.start, rows.stop)
+        needed = len(base) * len(target[here]) * np.result_type(base, target).itemsize
+        distributed.all_or_none(lambda: memory.refuse_oversize("the similarities", needed, ADVICE))
         space = None
         if not callable(similarity):
             space = space_of(similarity, base, target, centre, shrinkage)
@@ -325,85 +353,8 @@ class SelectionProblem:
             target_names[here],
             space or similarity,  # type: ignore[arg-type]
         )
-        tensors = is_tensor(candidates) or is_tensor(novel)
-        problem = object.__new__(cls)
-        problem._set(
-            Matrix(
-                *(by_candidate, rows, base_names, target_names),
-                *((base, target), space, tensors, made_by),
-            ),
-            **{"m": m, "k": k, "lam": lam} | settings,
-        )
-        return problem
-
-    @classmethod
-    def from_rows(
-        cls,
-        similarity: ArrayLike,
-        m: int | None = None,
-        k: int = 3,
-        lam: float = 0.0,
-        *,
-        names: Sequence[str] | None = None,
-        novel_names: Sequence[str] | None = None,
-        weights: ArrayLike | None = None,
-        group: ProcessGroup | None = None,
-        **settings: Any,
-    ) -> SelectionProblem:
-        """The problem whose rows are those of all processes together; nobody has them all.
-
-        Args:
-            similarity: This process's rows, `[its novel classes, |B|]`.
-            m: As for the class, and the same on every process, like the rest.
-            k: As for the class.
-            lam: As for the class.
-            names: Candidate names.
-            novel_names: Names of this process's novel classes; by default numbers over all.
-            weights: Weights of this process's novel classes.
-            group: The process group; by default all processes.
-            settings: The remaining arguments of the class.
-        """
-        start = Rows.spread(0, group)
-        by_candidate, fault = np.zeros((0, 0)), ""
-        mine = own = None
-        try:
-            by_candidate = _rows_brought(similarity)
-            mine = None if novel_names is None else [str(name) for name in novel_names]
-            count = by_candidate.shape[1]
-            own = None if weights is None else checks.row_weights(weights, count, brought=True)
-        except (InputError, TypeError) as error:  # if the others did not hear, they would wait
-            fault = str(error)
-        told = start.gather((fault, by_candidate.shape[1], mine, own))
-        faults = [f"{text} (rank {rank})" for rank, (text, *_) in enumerate(told) if text]
-        if faults:
-            raise InputError(faults[0])
-        settings = {"m": m, "k": k, "lam": lam} | settings
-        shown = {name: _listed(value) for name, value in settings.items()}
-        start.agree(
-            "SelectionProblem.from_rows",
-            candidates=len(by_candidate),
-            dtype=str(by_candidate.dtype),
-            names=_listed(names),
-            **shown,
-        )
-        counts = [count for _, count, _, _ in told]
-        all_names = _joined([part for _, _, part, _ in told], "novel_names")
-        all_weights = _joined([part for *_, part in told], "weights")
-        key = _digest(shown, all_names)
-        by_candidate, rows = distributed.own_rows(by_candidate, counts, group, key)
-        problem = object.__new__(cls)
-        problem._set(
-            Matrix(
-                by_candidate,
-                rows,
-                checks.class_names(names, len(by_candidate), "names", "candidate"),
-                checks.class_names(all_names, rows.count, "novel_names", "novel class"),
-                tensors=is_tensor(similarity),
-            ),
-            **settings,
-            weights=all_weights,
-        )
-        return problem
+        known = (base_names, target_names, (base, target), space, tensors, made_by)
+        return cls(Matrix(by_candidate, rows, *known), m, k, lam, **settings)
 
     def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:
         """This process's share of the rows of a problem that every process has.
@@ -418,9 +369,8 @@ class SelectionProblem:
         shown = {name: _listed(value) for name, value in self.settings().items()}
         rows.agree("problem.shard", novel=self.n_novel, candidates=self.n_candidates, **shown)
         here = np.ascontiguousarray(self.by_candidate[:, rows.start : rows.stop])
-        shard = object.__new__(type(self))
-        shard._set(self.matrix.part(here, rows), **self.settings())
-        return shard
+        part = dataclasses.replace(self.matrix, by_candidate=here, rows=rows, kept={})
+        return type(self)(part, **self.settings())
 
     def replace(self, **settings: Any) -> SelectionProblem:
         """The same matrix with other settings (`m`, `k`, `lam`, `selected`, `cost`, `mu`, ...).
@@ -438,108 +388,11 @@ class SelectionProblem:
             raise InputError(
                 f"Expected settings among {', '.join(SETTINGS)} but got {sorted(unknown)}."
             )
-        problem = object.__new__(type(self))
-        problem._set(self.matrix, **(self.settings() | settings))
-        return problem
+        return type(self)(self.matrix, **(self.settings() | settings))
 
     def settings(self) -> dict[str, Any]:
         """What `replace` takes, as it is."""
         return {name: getattr(self, name) for name in SETTINGS} | {"m": self._asked_m}
-
-    def _set(
-        self,
-        matrix: Matrix,
-        *,
-        m: int | None = None,
-        k: int = 3,
-        lam: float = 0.0,
-        selected: Iterable[int] = (),
-        cost: ArrayLike | None = None,
-        mu: float = 0.0,
-        weights: ArrayLike | None = None,
-        floor: float | None = None,
-        budget: float | None = None,
-        exclude: Iterable[int] = (),
-        include: Iterable[int] = (),
-        groups: Sequence[Any] | None = None,
-        at_most: int | Mapping[Any, int] | None = None,
-        at_least: int | Mapping[Any, int] | None = None,
-    ) -> None:
-        """Check everything and keep it."""
-        base, novel = len(matrix.names), len(matrix.novel_names)
-        lowest, highest = matrix.extent()
-        chosen = checks.distinct_columns(selected, "selected", base)
-        without = checks.distinct_columns(exclude, "exclude", base)
-        free = base - len({*chosen, *without})
-        if m is None and budget is not None and lam:
-            raise InputError(
-                "Expected m with lam > 0 and a budget, as the diversity term is divided by it, but "
-                "got none; say how many classes there may be at most."
-            )
-        asked, m = m, (100 if budget is None else free) if m is None else m
-        most = free if budget is None else None
-        self.__dict__.update(
-            matrix=matrix,
-            _asked_m=m if budget is None else asked,
-            m=checks.integer(m, "m", 0, most, f"{free}, the candidates not yet selected,"),
-            k=checks.integer(k, "k", 1, None, ""),
-            lam=checks.non_negative(lam, "lam"),
-            selected=chosen,
-            cost=checks.cost_vector(cost, base),
-            mu=checks.non_negative(mu, "mu"),
-            floor=min(0.0, lowest) if floor is None else checks.floor_below(floor, lowest),
-            weights=None if weights is None else checks.row_weights(weights, novel),
-        )
-        if self.weights is not None and abs(self.weights.sum() - 1.0) > 1e-9:
-            self.__dict__["weights"] = self.weights / self.weights.sum()
-        self.__dict__.update(
-            budget=None if budget is None else checks.non_negative(budget, "budget"),
-            exclude=without,
-            include=checks.distinct_columns(include, "include", base),
-            groups=group_labels(groups, base),
-            at_most=group_numbers(at_most, "at_most", groups),
-            at_least=group_numbers(at_least, "at_least", groups),
-        )
-        self._check_limits()
-        largest = max(abs(self.floor), abs(highest))
-        checks.finite_sums(largest, novel * self.depth, "similarity")
-        checks.finite_sums(self.lam * largest, base, "lam * similarity")
-        if self.cost is not None:
-            priciest = float(np.abs(self.cost).max())
-            checks.finite_sums(self.mu * priciest, base, "mu * cost")
-
-    def _check_limits(self) -> None:
-        """Refuse limits that contradict each other, and make `limits` of the others."""
-        for one, two, why in (
-            ("exclude", "selected", "already in"),
-            ("include", "selected", "already in"),
-            ("include", "exclude", "not to be had"),
-        ):
-            both = set(getattr(self, one)) & set(getattr(self, two))
-            if both:
-                raise InputError(
-                    f"Expected `{one}` and `{two}` to name different classes but got {min(both)} "
-                    f"({self.names[min(both)]!r}) in both: it is {why}."
-                )
-        if self.budget is not None and self.cost is not None and (self.cost < 0).any():
-            at = int(np.flatnonzero(self.cost < 0)[0])
-            raise InputError(
-                f"Expected `cost` of at least 0 with a budget but got {self.cost[at]} for "
-                f"candidate {at} ({self.names[at]!r})."
-            )
-        limits = limits_of(
-            m=self.m,
-            available=self.unselected,
-            selected=self.selected,
-            include=self.include,
-            cost=self.cost,
-            budget=self.budget,
-            groups=self.groups,
-            at_most=self.at_most,
-            at_least=self.at_least,
-            names=self.names,
-        )
-        self.__dict__["limits"] = limits
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A problem cannot change; make another by replace({name}=...).")
@@ -549,7 +402,7 @@ class SelectionProblem:
         return {"matrix": self.matrix, "settings": self.settings()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._set(state["matrix"], **state["settings"])
+        self.__init__(state["matrix"], **state["settings"])  # type: ignore[misc]
 
     @property
     def by_candidate(self) -> np.ndarray:
@@ -835,30 +688,9 @@ def _listed(values: Any) -> Any:
     return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
 
 
-def _rows_brought(similarity: ArrayLike) -> np.ndarray:
-    """Rows of one process by candidate; it may have none."""
-    shape: Any = getattr(similarity, "shape", ())
-    if len(shape) == 2 and shape[0] == 0 and shape[1] > 0:
-        wide = str(getattr(similarity, "dtype", "")).endswith("64")
-        return np.empty((shape[1], 0), np.float64 if wide else np.float32)
-    return np.ascontiguousarray(
-        as_matrix(similarity, "similarity", "novel classes", "candidates").T
-    )
-
-
 def _digest(*parts: Any) -> str:
     """A short text that differs where the parts differ."""
     found = hashlib.sha256()
     for part in parts:
         found.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
     return found.hexdigest()[:16]
-
-
-def _joined(parts: list[Any], name: str) -> list[Any] | None:
-    """What all processes brought, one after the other; None if nobody brought any."""
-    missing = [rank for rank, part in enumerate(parts) if part is None]
-    if 0 < len(missing) < len(parts):
-        raise InputError(
-            f"Expected `{name}` on every process or on none but got none on rank(s) {missing}."
-        )
-    return None if missing else [entry for part in parts for entry in part]

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import operator
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fsl_basesel import parallel
+from fsl_basesel import checks, parallel
+from fsl_basesel.checks import ArrayLike
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import blocks, map_blocks
 from fsl_basesel.progress import report
 
-if TYPE_CHECKING:
-    import torch
-
-ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | Sequence"
 SimilarityFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], ArrayLike]
 """From candidates `[b, d]` and novel classes `[n, d]` to similarities `[n, b]`."""
 
@@ -70,16 +65,16 @@ class ClassCentroids:
         weights: ArrayLike | None = None,
         made_by: Mapping[str, str] | None = None,
     ) -> None:
-        from fsl_basesel import checks  # it imports this module
-
-        matrix = as_matrix(values, "values", "classes", "dimensions")
+        matrix = checks.matrix(values, "values", "classes", "dimensions")
         count = len(matrix)
         fields: dict[str, Any] = {
             "values": matrix,
             "names": checks.class_names(names, count, "names", "class"),
             "groups": None if groups is None else tuple(str(group) for group in groups),
-            "images": None if images is None else _image_counts(images, count),
-            "weights": None if weights is None else _class_weights(weights, count),
+            "images": None
+            if images is None
+            else checks.numbers(images, "images", count, 0, whole=True),
+            "weights": None if weights is None else checks.numbers(weights, "weights", count, 0),
             "made_by": dict(made_by or {}),
         }
         if groups is not None and len(fields["groups"]) != count:
@@ -96,83 +91,6 @@ class ClassCentroids:
     def __repr__(self) -> str:
         classes, dimensions = self.values.shape
         return f"ClassCentroids({classes} classes, {dimensions} dimensions)"
-
-
-def _class_weights(weights: ArrayLike, count: int) -> np.ndarray:
-    expected = f"Expected `weights` to be {count} finite numbers of at least 0, one for each class,"
-    array = as_array(weights, expected)
-    if array.shape != (count,) or array.dtype.kind not in "fiu":
-        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
-    if not (np.isfinite(array) & (array >= 0)).all():
-        raise InputError(f"{expected} but got {array[~(np.isfinite(array) & (array >= 0))][0]}.")
-    return array.astype(np.float64)
-
-
-def _image_counts(images: ArrayLike, count: int) -> np.ndarray:
-    expected = f"Expected `images` to be {count} integers of at least 0, one for each class,"
-    array = as_array(images, expected)
-    if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
-    if array.min() < 0:
-        at = int(array.argmin())
-        raise InputError(f"{expected} but got {array[at]} for class {at}.")
-    return array
-
-
-def is_tensor(values: object) -> TypeGuard[torch.Tensor]:
-    """Whether `values` is a torch tensor; torch is not imported to find out."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(values, torch.Tensor)
-
-
-def as_array(values: ArrayLike, expected: str) -> np.ndarray:
-    """`values` as an array on the CPU, not copied where that can be avoided.
-
-    Raises:
-        InputError: If they are no array: rows of different length, masked entries, a sparse tensor.
-            `expected` begins the message.
-    """
-    if np.ma.is_masked(values):
-        raise InputError(f"{expected} but got masked entries; fill them in or drop those classes.")
-    try:
-        if not is_tensor(values):
-            return np.asarray(values)
-        tensor = values.detach().cpu().resolve_neg()
-        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{expected} but it is no array ({error}).") from error
-
-
-def as_matrix(values: ArrayLike, name: str, rows: str, columns: str) -> np.ndarray:
-    """`values` as a two-dimensional float32 or float64 array on the CPU.
-
-    Half precision becomes float32 and integers float64; both conversions are exact.
-
-    Raises:
-        InputError: If `values` is not a non-empty real matrix of finite numbers.
-    """
-    expected = f"Expected `{name}` to be a matrix of numbers ({rows} x {columns})"
-    array = as_array(values, expected)
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{expected} but got dtype {array.dtype}; convert it to floats first.")
-    if array.ndim != 2 or 0 in array.shape:
-        raise InputError(
-            f"{expected} with at least one row and one column but got shape {array.shape}."
-        )
-    if array.dtype.kind != "f" or array.dtype.itemsize > 4:
-        array = array.astype(np.float64, copy=False)
-    else:
-        array = array.astype(np.float32, copy=False)
-    for start, stop in blocks(len(array), BLOCK):
-        finite = np.isfinite(array[start:stop])
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            raise InputError(
-                f"Expected `{name}` to hold finite numbers only but got "
-                f"{array[start + row, column]} at [{start + row}, {column}]; drop or repair that "
-                "class first."
-            )
-    return array
 
 
 def class_centroids(
@@ -201,9 +119,7 @@ def class_centroids(
         array([[0., 5.],
                [2., 0.]])
     """
-    from fsl_basesel import checks  # it imports this module
-
-    matrix = as_matrix(features, "features", "images", "dimensions")
+    matrix = checks.matrix(features, "features", "images", "dimensions")
     classes = _class_numbers(labels, len(matrix), n_classes)
     if limit is not None:
         checks.integer(limit, "limit", 1, None, "")
@@ -233,10 +149,7 @@ def _class_numbers(labels: Any, count: int, n_classes: int | None) -> np.ndarray
         if whole and given.min() < 0:
             raise InputError(f"Expected `labels` of at least 0 but got {given.min()}.")
         return np.unique(given, return_inverse=True)[1]
-    try:
-        last = operator.index(n_classes) - 1
-    except TypeError:
-        raise InputError(f"Expected `n_classes` to be an integer but got {n_classes!r}.") from None
+    last = checks.integer(n_classes, "n_classes", 1, None, "") - 1
     if not whole:
         raise InputError("Expected `labels` to be integers with `n_classes` but got names.")
     if given.min() < 0 or given.max() > last:
@@ -512,7 +425,7 @@ def _check_orientation(
 
 def _checked(similarity: SimilarityFunction, block: np.ndarray, novel: np.ndarray) -> np.ndarray:
     result = similarity(block, novel)
-    values = as_matrix(result, "similarity(candidates, novel)", "novel classes", "candidates")
+    values = checks.matrix(result, "similarity(candidates, novel)", "novel classes", "candidates")
     if values.shape != (len(novel), len(block)):
         raise InputError(
             f"Expected `similarity` to return one row for each of the {len(novel)} novel classes "

@@ -31,9 +31,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.array_files import ENDINGS, TABLES, UNNAMED, describe, read_arrays, shape_of
-from fsl_basesel.similarity import ClassCentroids, as_matrix, class_centroids
+from fsl_basesel.similarity import ClassCentroids, class_centroids
 
 KEYS = {
     "features": ("features", "feat", "centroids", "emb", UNNAMED),
@@ -148,7 +149,7 @@ def _to_classes(
     **others: np.ndarray,
 ) -> ClassCentroids:
     """The classes of the arrays of a file; `others` are groups and weights."""
-    values = as_matrix(features, "features", "rows", "dimensions")
+    values = checks.matrix(features, "features", "rows", "dimensions")
     listed = None if names is None else to_names(names)
     kept = np.arange(len(values))
     if labels is not None:
@@ -264,7 +265,7 @@ def read_similarity(path: str | Path) -> SimilarityMatrix:
                 f"each candidate) but it holds {describe(arrays)}; say which one it is with "
                 f"{file.name}:KEY"
             )
-        values = as_matrix(arrays[key], "similarity", "novel classes", "candidates")
+        values = checks.matrix(arrays[key], "similarity", "novel classes", "candidates")
         sides: dict[str, tuple[str, ...]] = {}
         for side, count in (("names", values.shape[1]), ("novel_names", len(values))):
             if side in arrays:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from fsl_basesel.checks import is_tensor
 from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear.sorted_rows import SortedRows
-from fsl_basesel.similarity import is_tensor
 
 if TYPE_CHECKING:
     import torch

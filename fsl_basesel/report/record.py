@@ -101,16 +101,17 @@ def load_problem(path: str | os.PathLike[str], selection: Selection) -> Selectio
     what = "a file written by `save_problem`"
     arrays = load_npz(path, PROBLEM, ("similarity", "names", "novel_names"), what=what)
     names = arrays["names"].tolist()
+    settings = problem_settings(selection, names)
     groups = [one or None for one in arrays["groups"].tolist()] if "groups" in arrays else None
     return SelectionProblem(
         arrays["similarity"],
         names=names,
         novel_names=arrays["novel_names"].tolist(),
-        cost=arrays.get("cost"),
+        cost=arrays.get("cost") if settings["mu"] or settings["budget"] is not None else None,
         weights=arrays.get("weights"),
         groups=groups,
         floor=selection.hyperparameters.get("floor"),
-        **problem_settings(selection, names),
+        **settings,
     )
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fsl_basesel import checks
+from fsl_basesel.checks import ArrayLike
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_npz, save_npz
-from fsl_basesel.similarity import ArrayLike, as_matrix
 from fsl_basesel.study import inputs
 from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, top_means
 from fsl_basesel.study.profile import Interval, ProfileRow, default_ks, profile_rows
@@ -93,7 +93,7 @@ class Study:
         novel_names: Sequence[str] | None = None,
         tests_per_class: int | ArrayLike | None = None,
     ) -> None:
-        matrix = as_matrix(similarity, "similarity", "novel classes", "candidates")
+        matrix = checks.matrix(similarity, "similarity", "novel classes", "candidates")
         novel, base = matrix.shape
         self.similarity = matrix
         self.member = inputs.membership(sets, base)

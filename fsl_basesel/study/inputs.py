@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from fsl_basesel import checks
+from fsl_basesel.checks import ArrayLike
 from fsl_basesel.errors import InputError
-from fsl_basesel.similarity import ArrayLike, as_array
 from fsl_basesel.study.least_squares import NEEDED_SETS
 
 
@@ -22,7 +22,7 @@ def membership(sets: ArrayLike | Iterable[Iterable[int]], base: int) -> np.ndarr
         )
     member = np.zeros((len(rows), base), dtype=bool)
     for number, row in enumerate(rows):
-        entries = as_array(row, f"Expected `sets[{number}]` to be column numbers")
+        entries = checks.array(row, f"Expected `sets[{number}]` to be column numbers")
         if entries.dtype == bool:
             if entries.shape != (base,):
                 raise InputError(
@@ -43,7 +43,7 @@ def membership(sets: ArrayLike | Iterable[Iterable[int]], base: int) -> np.ndarr
 def accuracies(values: ArrayLike, sets: int, novel: int) -> np.ndarray:
     """Accuracies as float64 `[S, |N|]` between 0 and 1, or NaN."""
     expected = f"Expected `accuracy` to be {sets} x {novel} numbers (base sets x novel classes)"
-    array = as_array(values, expected)
+    array = checks.array(values, expected)
     if array.dtype.kind not in "fiu" or array.shape != (sets, novel):
         raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
     array = array.astype(np.float64)
@@ -67,7 +67,7 @@ def tests(values: int | ArrayLike | None, novel: int) -> np.ndarray | None:
     if values is None:
         return None
     expected = f"Expected `tests_per_class` to be one whole number or {novel}, each at least 2,"
-    array = as_array(values, expected)  # type: ignore[arg-type]
+    array = checks.array(values, expected)  # type: ignore[arg-type]
     if array.dtype.kind not in "iu" or array.shape not in ((), (novel,)) or (array < 2).any():
         raise InputError(f"{expected} but got {values!r}.")
     return np.broadcast_to(array, (novel,)).astype(np.int64)

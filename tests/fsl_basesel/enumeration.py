@@ -81,6 +81,8 @@ def random_problem(
         "cost": rng.random(n_candidates),
         "mu": float(rng.choice([0.0, 0.1])),
     } | settings
+    if not chosen["mu"]:
+        chosen["cost"] = None
     free = n_candidates - len(chosen["selected"])  # type: ignore[arg-type]
     chosen.setdefault("m", int(rng.integers(0, free + 1)))
     return SelectionProblem.from_centroids(candidates, None if general else novel, **chosen)  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from benchmarks.printed_theorems import (
+from benchmarks import theorems
+from benchmarks.theorems import (
     theorem_2_as_printed,
     theorem_4_double_greedy_as_printed,
     theorem_4_random_greedy_as_printed,
@@ -37,7 +38,7 @@ def test_theorem_2_as_corrected_holds(lam: float) -> None:
     for seed in range(150):
         problem = hard_problem(seed, lam=lam)
         value = fb.GreedyOnTarget().select(problem).value
-        assert value >= bounds.theorem_2(problem).lower_bound(optimum(problem)) - 1e-12
+        assert value >= theorems.theorem_2(problem).lower_bound(optimum(problem)) - 1e-12
 
 
 def test_theorem_2_as_printed_fails_on_three_classes() -> None:
@@ -48,7 +49,7 @@ def test_theorem_2_as_printed_fails_on_three_classes() -> None:
     assert theorem_2_as_printed(problem).lower_bound(best) == pytest.approx(
         1 - 1 / math.e + 0.5 / math.e
     )  # 0.816: more than greedy reaches
-    assert bounds.theorem_2(problem).lower_bound(best) == 0.75  # and the corrected one is tight
+    assert theorems.theorem_2(problem).lower_bound(best) == 0.75  # and the corrected one is tight
 
 
 @pytest.mark.parametrize("lam", [0.2, 0.5])
@@ -58,7 +59,7 @@ def test_theorem_4_holds_for_random_greedy_in_expectation(lam: float) -> None:
         problem = hard_problem(seed, lam=lam)
         if min(problem.m, problem.n_candidates - problem.m) > 3:
             continue  # the tree of decisions is too large to walk
-        promised = bounds.theorem_4_random_greedy(problem).lower_bound(optimum(problem))
+        promised = theorems.theorem_4_random_greedy(problem).lower_bound(optimum(problem))
         assert expected_value(problem) >= promised - 1e-12
         checked += 1
     assert checked > 60
@@ -70,7 +71,7 @@ def test_theorem_4_holds_for_double_greedy(lam: float) -> None:
         problem = hard_problem(seed, lam=lam)
         value = fb.ContinuousDoubleGreedy().select(problem).value
         assert (
-            value >= bounds.theorem_4_double_greedy(problem).lower_bound(optimum(problem)) - 1e-12
+            value >= theorems.theorem_4_double_greedy(problem).lower_bound(optimum(problem)) - 1e-12
         )
 
 
@@ -86,7 +87,7 @@ def test_theorem_4_as_printed_promises_more_than_the_optimum() -> None:
 
 def test_constants_of_theorem_4() -> None:
     problem = fb.SelectionProblem(np.full((2, 10), 0.5), m=5, k=1, lam=0.4)
-    assert bounds.average_similarity(problem) == 0.5
+    assert theorems.average_similarity(problem) == 0.5
     random = theorem_4_random_greedy_as_printed(problem)
     assert random.ratio == pytest.approx((1 - 0.5 / math.e) / math.e)
     assert random.constant / 0.5 == pytest.approx(1 / math.e + (1 - 1 / math.e) * 0.1)  # C1
@@ -111,9 +112,9 @@ def test_no_bound_is_below_the_optimum(seed: int) -> None:
 
 def test_theorem_1_speaks_only_where_it_applies() -> None:
     problem = fb.SelectionProblem(np.eye(2, 6), m=4, k=2)
-    assert bounds.theorem_1(problem) == fb.Guarantee(1.0, 0.0)
-    assert bounds.theorem_1(problem.replace(m=3)) is None
-    assert bounds.theorem_1(problem.replace(lam=0.1)) is None
+    assert theorems.theorem_1(problem) == theorems.Guarantee(1.0, 0.0)
+    assert theorems.theorem_1(problem.replace(m=3)) is None
+    assert theorems.theorem_1(problem.replace(lam=0.1)) is None
 
 
 def test_gap_below_a_bound_of_zero_is_one() -> None:

@@ -73,7 +73,7 @@ def test_an_unobtainable_class_hides_no_gap() -> None:
     chance, best = fb.select(problem, "random"), fb.select(problem)
     assert chance.gap is not None
     assert chance.gap > 0.3
-    assert best.value == fb.select(problem.replace(mu=0.0)).value
+    assert best.value == fb.select(problem.replace(mu=0.0, cost=None)).value
     swapped = fb.WithSwaps(fb.RandomSelection()).select(problem)
     assert swapped.value > chance.value + 0.2  # the price of class 3 stops no other exchange
 

@@ -35,15 +35,17 @@ def instance(seed: int) -> tuple[SelectionProblem, np.ndarray]:
         matrix = matrix.round(1)
         matrix[:, : n_candidates // 2] = matrix[:, n_candidates - n_candidates // 2 :]
     selected = rng.permutation(n_candidates)[: int(rng.integers(0, n_candidates // 2 + 1))]
-    problem = SelectionProblem(
-        matrix,
-        m=int(rng.integers(0, n_candidates - len(selected) + 1)),
-        k=int(rng.integers(1, 9)),
-        lam=float(rng.choice([0.0, 0.2, 0.7])),
-        selected=selected.tolist(),
-        cost=rng.random(n_candidates),
-        mu=float(rng.choice([0.0, 0.01])),
-    )
+    settings = {
+        "m": int(rng.integers(0, n_candidates - len(selected) + 1)),
+        "k": int(rng.integers(1, 9)),
+        "lam": float(rng.choice([0.0, 0.2, 0.7])),
+        "selected": selected.tolist(),
+        "cost": rng.random(n_candidates),
+        "mu": float(rng.choice([0.0, 0.01])),
+    }
+    if not settings["mu"]:
+        settings["cost"] = None
+    problem = SelectionProblem(matrix, **settings)
     return problem, fractional_point(problem, rng)
 
 

@@ -26,6 +26,8 @@ def drawn(seed: int) -> tuple[np.ndarray, np.ndarray, dict]:
         "mu": float(rng.choice([0.0, 0.1])),
         "floor": -0.5 if seed % 2 else 0.0,
     }
+    if not settings["mu"]:
+        settings["cost"] = None
     return similarity, weights, settings
 
 
@@ -66,7 +68,8 @@ def test_weighted_bounds_and_values_hold_against_enumeration(seed: int) -> None:
             plain_value(similarity[[n]], tuple(selection.indices), **settings | {"mu": 0.0})
             for n in range(len(similarity))
         ]
-        price = settings["mu"] * settings["cost"][selection.indices].sum()
+        cost = settings["cost"]
+        price = 0.0 if cost is None else settings["mu"] * cost[selection.indices].sum()
         assert selection.value == pytest.approx(float(share @ rows) - price, abs=1e-12), method
         assert selection.value <= best + 1e-12
         assert selection.upper_bound is not None
@@ -109,9 +112,9 @@ def test_domain_similarity_takes_the_weighted_mean() -> None:
     [
         ([1, -1], "got -1.0 for novel class 1"),
         ([1, np.nan], "got nan for novel class 1"),
-        ([0, 0], "sum above 0 but their sum is 0.0"),
+        ([0, 0], "finite sum above 0 but it is 0.0"),
         ([1], r"got int64 of shape \(1,\)"),
-        (["a", "b"], "`weights` to be 2 numbers of at least 0, one a novel class"),
+        (["a", "b"], "`weights` to be 2 finite numbers of at least 0, one for each novel class"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused(weights: list, message: str) -> None:
