@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fsl_basesel.errors import InputError
+from fsl_basesel import checks
 
 
 class CropAndFlip:
@@ -22,9 +22,7 @@ class CropAndFlip:
     """
 
     def __init__(self, padding: int = 8, flip: bool = True) -> None:
-        if padding < 0:
-            raise InputError(f"Expected `padding` to be at least 0 but got {padding}.")
-        self.padding, self.flip = padding, flip
+        self.padding, self.flip = checks.integer(padding, "padding", 0, None, ""), flip
 
     def __call__(self, images: Tensor) -> Tensor:
         """The images `[B, C, H, W]`, changed."""

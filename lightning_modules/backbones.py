@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from fsl_basesel import checks
 from fsl_basesel.embedding import evaluation_mode
 from fsl_basesel.errors import InputError
 
@@ -190,8 +191,7 @@ def build_backbone(
                 f"Expected `backbone` to be one of {', '.join(BACKBONES)}, a pre-trained network "
                 f"or an nn.Module but got {name!r}. {error}"
             ) from error
-    if stem not in STEMS:
-        raise InputError(f"Expected `stem` to be one of {', '.join(STEMS)} but got {stem!r}.")
+    checks.one_of(stem, STEMS, "stem")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = BACKBONES[name](in_channels, stem)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 import yaml
 from jsonargparse import ArgumentError
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
@@ -19,10 +20,11 @@ from pytorch_lightning.loggers import CSVLogger
 from fsl_basesel.cli.fit import flags, parse
 from fsl_basesel.data import LabelsPending
 from fsl_basesel.errors import InputError
-from lightning_modules import found, keys
+from lightning_modules import found
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
 from lightning_modules.data import BaseClassDataModule
+from lightning_modules.settings import Settings, merged, one_line, read, require_known
 
 
 class FitCLI(LightningCLI):
@@ -60,7 +62,7 @@ class FitCLI(LightningCLI):
         try:
             self.config = parser.parse_args(args)
         except ArgumentError as error:
-            raise InputError(keys.one_line(error)) from error
+            raise InputError(one_line(error)) from error
 
     @property
     def folder(self) -> Path:
@@ -93,7 +95,8 @@ class FitCLI(LightningCLI):
             defaults["default_root_dir"] = str(self.folder)
         if settings["logger"] is None and not settings["fast_dev_run"]:
             defaults["logger"] = CSVLogger(str(self.folder), name="metrics")
-        callbacks = _as_list(settings["callbacks"])
+        given = settings["callbacks"] or []
+        callbacks = list(given) if isinstance(given, list | tuple) else [given]
         saving = [one for one in callbacks if isinstance(one, Checkpoint)]
         if not saving and settings["enable_checkpointing"] is not False:
             # One file a time; the one before it is kept as previous.ckpt.
@@ -166,27 +169,25 @@ def cli_main(args: Sequence[str]) -> FitCLI | None:
     return fit_command(*parse(list(args)))
 
 
-def settings_of(asked: argparse.Namespace, words: Sequence[str]) -> found.Settings:
+def settings_of(asked: argparse.Namespace, words: Sequence[str]) -> Settings:
     """Settings of a run: flags over YAML files over what is found out."""
     if asked.train is not None and asked.backbone is None:
         raise InputError(
             f"Expected --train {asked.train} with --backbone but got none; name a network, as in "
             "--backbone efficientnet-lite0, or leave --train out for the paper's cold start."
         )
-    settings: found.Settings = {}
-    for path in asked.config or ():
-        settings = found.merged(settings, _read(path))
+    settings: Settings = {"model": {"class_path": found.MODEL}}
     if asked.pool is not None:
-        settings = found.merged(found.settings_for(asked, found.gpu_there()), settings)
-    settings.setdefault("model", {}).setdefault("class_path", found.MODEL)
+        settings = found.settings_for(asked, gpu=torch.cuda.is_available())
+    for path in asked.config or ():
+        settings = merged(settings, read(path))
+    settings["model"].setdefault("class_path", found.MODEL)
     found.put_flags(settings, asked)
-    if asked.ckpt_path is not None:
-        settings["ckpt_path"] = asked.ckpt_path
-    keys.require_known(settings, words)
+    require_known(settings, words)
     return settings
 
 
-def build(settings: found.Settings, words: Sequence[str] = ()) -> FitCLI:
+def build(settings: Settings, words: Sequence[str] = ()) -> FitCLI:
     """The command with everything built, ready to `fit`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "settings.yaml"
@@ -194,27 +195,8 @@ def build(settings: found.Settings, words: Sequence[str] = ()) -> FitCLI:
         return FitCLI(["--config", str(path), *words])
 
 
-def _read(path: str) -> found.Settings:
-    try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Expected --config to be a YAML file but {path}: {error}.") from error
-    except yaml.YAMLError as error:
-        line = " ".join(str(error).split())
-        raise InputError(f"Expected {path} to be YAML but it is not: {line}.") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"Expected {path} to hold settings by name but got {settings!r}.")
-    return settings
-
-
 def _input_error(error: BaseException | None) -> InputError | None:
     """The error of ours that led to this one, if there is one."""
     while error is not None and not isinstance(error, InputError):
         error = error.__cause__ or error.__context__
     return error
-
-
-def _as_list(callbacks: Any) -> list[pl.Callback]:
-    if callbacks is None:
-        return []
-    return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]

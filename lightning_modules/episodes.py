@@ -7,12 +7,13 @@ every process that asks for episode 17 of a seed is judged on the same images.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fsl_basesel import checks
 from fsl_basesel.compiled import kernel
 from fsl_basesel.data import ImageSet, NovelTask, counter
 from fsl_basesel.errors import InputError
@@ -86,22 +87,21 @@ class EpisodeSampler:
         queries: int,
         seed: int = 0,
     ) -> None:
-        for name, value in (("ways", ways), ("shots", shots), ("queries", queries)):
-            if value < 1:
-                raise InputError(f"Expected `{name}` to be at least 1 but got {value}.")
+        self.ways, self.shots, self.queries = (
+            checks.integer(value, name, 1, None, "")
+            for name, value in (("ways", ways), ("shots", shots), ("queries", queries))
+        )
         given = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
         if given.ndim != 1 or given.dtype.kind not in "iu":
             raise InputError(
                 "Expected `labels` to be a list of whole numbers but got "
                 f"{given.dtype} of shape {given.shape}."
             )
-        self.ways, self.shots, self.queries = int(ways), int(shots), int(queries)
-        self.seed = int(seed)
         self._classes, sizes = np.unique(given, return_counts=True)
         self._order = np.argsort(given, kind="stable").astype(np.int64)
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._require(sizes)
-        self._key = counter.key(self.seed, "episode")
+        self._key = counter.key(int(seed), "episode")
         self._words = self._classes.astype(np.int64).astype(np.uint64)
         self.support_labels = torch.arange(self.ways).repeat_interleave(self.shots)
         self.query_labels = torch.arange(self.ways).repeat_interleave(self.queries)
@@ -237,25 +237,10 @@ class EpisodeBlock(NamedTuple):
     query_labels: Tensor
 
 
-class EpisodePlan(Protocol):
-    """What an evaluation needs to know of its episodes.
-
-    Attributes:
-        images: every image that some episode has, once.
-        ways: classes of an episode.
-        shots: images of each class to learn from.
-    """
-
-    images: ImageSet
-    ways: int
-    shots: int
-
-    def blocks(self, numbers: Sequence[int], limit: int) -> Iterator[EpisodeBlock]:
-        """The episodes of these numbers, in blocks of at most `limit` images if possible."""
-
-
-class SampledEpisodes:
+class SampledEpisodes(EpisodeSampler):
     """Random classes in every episode, out of the images of the novel task.
+
+    Its attribute `images` has every image that some episode has, once.
 
     Args:
         novel: the novel task; an episode draws from its support and test images together.
@@ -269,23 +254,21 @@ class SampledEpisodes:
         self, novel: NovelTask, ways: int, shots: int, queries: int | None = None, seed: int = 0
     ) -> None:
         self.images = novel.all_images()
-        self.ways, self.shots = ways, shots
         count = DEFAULT_QUERIES if queries is None else queries
-        self._sampler = EpisodeSampler(self.images.labels, ways, shots, count, seed)
+        super().__init__(self.images.labels, ways, shots, count, seed)
 
     def blocks(self, numbers: Sequence[int], limit: int) -> Iterator[EpisodeBlock]:
         """The episodes of these numbers, as many in a block as `limit` images allow."""
-        sampler = self._sampler
-        size = max(1, limit // (self.ways * (sampler.shots + sampler.queries)))
+        size = max(1, limit // (self.ways * (self.shots + self.queries)))
         for start in range(0, len(numbers), size):
             chosen = numbers[start : start + size]
-            draw = sampler.draw(chosen)
+            draw = self.draw(chosen)
             yield EpisodeBlock(
                 torch.tensor(chosen),
                 draw.support.flatten(1),
-                sampler.support_labels,
+                self.support_labels,
                 draw.query.flatten(1),
-                sampler.query_labels,
+                self.query_labels,
             )
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torchmetrics import Metric
 
+from fsl_basesel import checks
 from fsl_basesel.data import NovelTask
+from fsl_basesel.embedding import summed_over_processes
 from fsl_basesel.errors import InputError
 from fsl_basesel.report.paired import estimate
-from lightning_modules.episodes import EpisodePlan, SampledEpisodes, TaskEpisodes
+from lightning_modules.episodes import SampledEpisodes, TaskEpisodes
 from lightning_modules.features import device_of, evaluating, image_features
 from lightning_modules.heads import Head
 
@@ -47,41 +48,6 @@ class NovelAccuracy:
     def __str__(self) -> str:
         kind = f"{self.ways}-way {self.shots}-shot"
         return f"{self.head}, {kind}: {100 * self.mean:.2f} ± {100 * self.interval:.2f} %"
-
-
-class EpisodeAccuracy(Metric):
-    """Accuracy of every episode, gathered from all processes without loss.
-
-    Each process fills in the episodes it has worked on, and summing adds only zeros to them.
-
-    Args:
-        episodes: how many there are in all.
-
-    Example:
-        >>> metric = EpisodeAccuracy(episodes=2)
-        >>> metric.update(torch.tensor([0, 1]), torch.tensor([3, 1]), total=4)
-        >>> metric.compute()
-        tensor([0.7500, 0.2500], dtype=torch.float64)
-    """
-
-    full_state_update = False
-    correct: Tensor
-    total: Tensor
-
-    def __init__(self, episodes: int) -> None:
-        super().__init__()
-        none = torch.zeros(episodes, dtype=torch.int64)
-        self.add_state("correct", none, dist_reduce_fx="sum")
-        self.add_state("total", none.clone(), dist_reduce_fx="sum")
-
-    def update(self, episodes: Tensor, correct: Tensor, total: int) -> None:
-        """Note the right answers of some episodes and the number of their queries."""
-        self.correct[episodes] += correct
-        self.total[episodes] += total
-
-    def compute(self) -> Tensor:
-        """Accuracies in the order of the episodes, `[episodes]` float64 on the CPU."""
-        return self.correct.cpu().double() / self.total.cpu()
 
 
 def evaluate_novel(
@@ -128,9 +94,8 @@ def evaluate_novel(
     names = [head.name for head in heads]
     if not heads or len(set(names)) < len(names):
         raise InputError(f"Expected one or more `heads` with different names but got {names}.")
-    if episodes < 1:
-        raise InputError(f"Expected `episodes` to be at least 1 but got {episodes}.")
-    plan: EpisodePlan
+    checks.integer(episodes, "episodes", 1, None, "")
+    plan: SampledEpisodes | TaskEpisodes
     if ways is None:
         plan = TaskEpisodes(novel, shots, queries, episodes)
     else:
@@ -152,7 +117,7 @@ def evaluate_novel(
 
 def novel_accuracy(
     head: Head,
-    plan: EpisodePlan,
+    plan: SampledEpisodes | TaskEpisodes,
     inputs: Tensor | None,
     episodes: int,
     device: torch.device,
@@ -170,7 +135,7 @@ def novel_accuracy(
     """
     rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
     mine = range(rank, episodes, world)
-    metric = EpisodeAccuracy(episodes).to(device)
+    shares = torch.zeros(episodes, 1, dtype=torch.float64)  # each process fills in its own
     limit = 1 if inputs is None else BLOCK_NUMBERS // inputs.shape[1]
     plugin = None if trainer is None else trainer.precision_plugin
     precision = nullcontext if plugin is None else plugin.forward_context
@@ -190,9 +155,11 @@ def novel_accuracy(
             else:
                 support, query = inputs[block.support.to(device)], inputs[block.query.to(device)]
             scores = head.scores(support, labels, query, plan.ways)
-            right = (scores.argmax(-1) == answers).sum(-1)
-            metric.update(block.numbers.to(device), right, len(answers))
-    accuracies = tuple(metric.compute().reshape(-1).tolist())  # torchmetrics: one is a scalar
+            right = (scores.argmax(-1) == answers).sum(-1, keepdim=True)
+            shares[block.numbers] = right.cpu().double() / len(answers)
+    if world > 1:
+        shares = summed_over_processes(shares, episodes, device)
+    accuracies = tuple(shares.flatten().tolist())
     found = estimate(accuracies)
     interval = float("nan") if found.half_width is None else found.half_width
     return NovelAccuracy(head.name, plan.ways, plan.shots, accuracies, found.mean, interval)

@@ -7,7 +7,7 @@ and progress bar come from the Trainer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -73,14 +73,11 @@ def centroids_of(
     Returns:
         `[|B|, d]`, and `[|N|, d]` or None without a novel task.
     """
-    settings: dict[str, Any] = data.workers | {
-        "persistent_workers": False,
-        "batch_size": data.eval_batch_size,
-        "trainer": trainer,
-    }
+    run: dict[str, Any] = {"batch_size": data.eval_batch_size, "trainer": trainer}
+    run |= data.workers | {"persistent_workers": False}
 
     def centroids(images: ImageSet, owner: Any, title: str) -> ClassCentroids:
-        values = image_centroids(images, len(owner), module, features, title=title, **settings)
+        values = image_centroids(images, len(owner), module, features, title=title, **run)
         return ClassCentroids(values, owner.names, owner.groups)
 
     candidates = centroids(data.pool.preview_set(), data.pool, "Candidates")
@@ -163,15 +160,7 @@ def own_network(extractor: Extractor) -> nn.Module | None:
 
 
 def image_centroids(
-    images: ImageSet,
-    classes: int,
-    module: nn.Module,
-    features: str = "features",
-    *,
-    batch_size: int = 256,
-    trainer: pl.Trainer | None = None,
-    title: str = "Centroids",
-    **workers: Any,
+    images: ImageSet, classes: int, module: nn.Module, features: str = "features", **run: Any
 ) -> np.ndarray:
     """Mean feature of each class under `module`, in eval mode and without gradients.
 
@@ -183,10 +172,8 @@ def image_centroids(
         classes: number of classes.
         module: the network, not wrapped for distribution.
         features: attribute of `module` that gives the features; they are flattened.
-        batch_size: images of a batch.
-        trainer: the run it happens in, if any; its processes share the batches.
-        title: what the progress bar says.
-        workers: options of `torch.utils.data.DataLoader`.
+        run: `batch_size` (256); `trainer`, the run it happens in, whose processes share the
+            batches; `title` of the progress bar; options of `torch.utils.data.DataLoader`.
 
     Returns:
         `[classes, d]` float64.
@@ -207,29 +194,18 @@ def image_centroids(
         )
     labels = torch.from_numpy(images.labels)
     sums: Tensor | None = None
-    for positions, vectors in _batches(
-        images, module, features, batch_size, trainer, title, workers
-    ):
+    for positions, vectors in _batches(images, module, features, **run):
         # On the CPU: some accelerators have no float64.
         vectors = vectors.to("cpu", torch.float64)
         if sums is None:
             sums = torch.zeros(classes, vectors.shape[1], dtype=torch.float64)
         sums.index_add_(0, labels[positions], vectors)
-    if trainer is not None and trainer.world_size > 1:
-        sums = summed_over_processes(sums, classes, trainer.strategy.root_device).cpu()
-    assert sums is not None
+    sums = _summed(sums, classes, run.get("trainer")).cpu()
     return (sums / torch.from_numpy(counts)[:, None]).numpy()
 
 
 def image_features(
-    images: ImageSet,
-    module: nn.Module | None,
-    features: str = "features",
-    *,
-    batch_size: int = 256,
-    trainer: pl.Trainer | None = None,
-    title: str = "Features",
-    **workers: Any,
+    images: ImageSet, module: nn.Module | None, features: str = "features", **run: Any
 ) -> Tensor:
     """Features of every image under `module`, in eval mode and without gradients.
 
@@ -237,14 +213,12 @@ def image_features(
         images: what to look at; labels do not matter.
         module: the network; None where the images are features already.
         features: attribute of `module` that gives the features; they are flattened.
-        batch_size: images of a batch.
-        trainer: the run it happens in, if any; its processes share the batches.
-        title: what the progress bar says.
-        workers: options of `torch.utils.data.DataLoader`.
+        run: see `image_centroids`.
 
     Returns:
         `[n, d]` on the device of the run or of the module, in single precision at least.
     """
+    trainer = run.get("trainer")
     if module is None:
         inputs = full_precision(images.batch(np.arange(len(images)))[0]).flatten(1)
         return inputs if trainer is None else inputs.to(trainer.strategy.root_device)
@@ -256,28 +230,30 @@ def image_features(
             "MAML, which keeps them apart."
         )
     found: Tensor | None = None
-    for positions, vectors in _batches(
-        images, module, features, batch_size, trainer, title, workers
-    ):
+    for positions, vectors in _batches(images, module, features, **run):
         vectors = full_precision(vectors)
         if found is None:
             found = vectors.new_zeros(len(images), vectors.shape[1])
         found[torch.from_numpy(positions).to(found.device)] = vectors
+    return _summed(found, len(images), trainer)  # a row is zero in all processes but one
+
+
+def _summed(values: Tensor | None, rows: int, trainer: pl.Trainer | None) -> Tensor:
     if trainer is not None and trainer.world_size > 1:
-        # A row is zero in all processes but one.
-        found = summed_over_processes(found, len(images), trainer.strategy.root_device)
-    assert found is not None
-    return found
+        return summed_over_processes(values, rows, trainer.strategy.root_device)
+    assert values is not None
+    return values
 
 
 def _batches(
     images: ImageSet,
     module: nn.Module,
     features: str,
-    batch_size: int,
-    trainer: pl.Trainer | None,
-    title: str,
-    workers: dict[str, Any],
+    *,
+    batch_size: int = 256,
+    trainer: pl.Trainer | None = None,
+    title: str = "Features",
+    **workers: Any,
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Features a batch at a time, with the settings of the run."""
     settings = workers | {"batch_size": batch_size, "module": module, "title": title}
@@ -332,21 +308,17 @@ def _shown(trainer: pl.Trainer | None) -> Iterator[None]:
     shared = bar.progress if isinstance(bar, kinds("callbacks", "RichProgressBar")) else None
     console = Console(stderr=True)
     alone = Progress(console=console, transient=True, disable=not console.is_terminal)
-    shown: Progress = alone if shared is None else shared
     tasks: dict[str, Any] = {}
+    with alone if shared is None else nullcontext(shared) as shown:
 
-    def show(title: str, done: int, total: int) -> None:
-        if title not in tasks:
-            tasks[title] = shown.add_task(title, total=total)
-        shown.update(tasks[title], completed=done)
+        def show(title: str, done: int, total: int) -> None:
+            if title not in tasks:
+                tasks[title] = shown.add_task(title, total=total)
+            shown.update(tasks[title], completed=done)
 
-    if shared is None:
-        alone.start()
-    try:
-        with listening(show):
-            yield
-    finally:
-        if shared is None:
-            alone.stop()
-        for task in tasks.values():
-            shown.remove_task(task)
+        try:
+            with listening(show):
+                yield
+        finally:
+            for task in tasks.values():
+                shown.remove_task(task)

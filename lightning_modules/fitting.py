@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
@@ -21,6 +21,7 @@ from lightning_modules.callbacks.cold_start import ColdStartSelection
 from lightning_modules.evaluation import NovelAccuracy, evaluate_novel
 from lightning_modules.features import feature_function
 from lightning_modules.heads import NearestCentroid
+from lightning_modules.settings import Settings, callbacks_of
 
 if TYPE_CHECKING:
     from lightning_modules.cli import FitCLI
@@ -102,18 +103,16 @@ def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> float:
     return trained * (reading + learning) + looked_at * (reading + learning / 3)
 
 
-def finish(command: FitCLI, settings: found.Settings, words: Sequence[str], control: bool) -> None:
+def finish(command: FitCLI, settings: Settings, words: Sequence[str], control: bool) -> None:
     """The accuracy on the novel task, a control if asked for, and the report."""
     trainer = command.trainer
     if trainer.fast_dev_run:  # type: ignore[attr-defined]
         return
     result = accuracy(command)
-    if control:
-        other = control_run(command, settings, words)
-        compare(command.folder, result, accuracy(other), _setting(command))
-    elif result is not None and trainer.is_global_zero:
-        say(f"Novel task: {result} over {len(result.accuracies)} draws")
+    random = accuracy(control_run(command, settings, words)) if control else None
     if trainer.is_global_zero:
+        if result is not None:
+            show_result(command.folder, stages_of(command)[-1][0], result, random)
         write_report(command.folder)
 
 
@@ -131,7 +130,7 @@ def accuracy(command: FitCLI) -> NovelAccuracy | None:
     return result
 
 
-def control_run(command: FitCLI, settings: found.Settings, words: Sequence[str]) -> FitCLI:
+def control_run(command: FitCLI, settings: Settings, words: Sequence[str]) -> FitCLI:
     """Train the same network as long on as many random classes, in a folder of its own."""
     from lightning_modules.cli import build
 
@@ -141,8 +140,7 @@ def control_run(command: FitCLI, settings: found.Settings, words: Sequence[str])
     m, epochs = stages[-1]
     random = copy.deepcopy(settings)
     random["run"] = str(command.folder / CONTROL)
-    chosen = found.selection_of(random)
-    assert chosen is not None
+    (chosen,) = callbacks_of(random, "selection")
     chosen["class_path"] = found.ONCE
     seed = chosen["init_args"].get("seed", 0)
     chosen["init_args"] = {"m": m, "method": "random", "certify": False, "seed": seed}
@@ -154,15 +152,15 @@ def control_run(command: FitCLI, settings: found.Settings, words: Sequence[str])
     return other
 
 
-def compare(
-    folder: Path,
-    chosen: NovelAccuracy | None,
-    random: NovelAccuracy | None,
-    setting: dict[str, Any],
+def show_result(
+    folder: Path, m: int, chosen: NovelAccuracy, random: NovelAccuracy | None = None
 ) -> None:
-    """Show what the choice brought, draw by draw, and keep it for the report."""
-    if chosen is None or random is None:
+    """Show the accuracy and, draw by draw, what the choice brought; keep that for the report."""
+    draws = len(chosen.accuracies)
+    if random is None:
+        say(f"Novel task: {chosen} over {draws} draws")
         return
+    setting = {"experiment": "fit", "domain": folder.name, "m": m}
     rows = [
         setting
         | {"label": label, "seed": draw, "head": one.head, "shots": one.shots, "accuracy": a}
@@ -171,14 +169,10 @@ def compare(
     ]
     write_text(folder / "results.csv", csv_text(rows))
     mine, theirs = dict(enumerate(chosen.accuracies)), dict(enumerate(random.accuracies))
-    say(f"Novel task, {CHOSEN}: {chosen} over {len(mine)} draws")
+    say(f"Novel task, {CHOSEN}: {chosen} over {draws} draws")
     say(f"Novel task, random classes: {random}")
     difference = points(paired_difference(mine, theirs), sign=True)
     say(f"Difference: {difference} points (paired by draw; one training each)")
-
-
-def _setting(command: FitCLI) -> dict[str, Any]:
-    return {"experiment": "fit", "domain": command.folder.name, "m": stages_of(command)[-1][0]}
 
 
 def write_report(folder: Path) -> Path:

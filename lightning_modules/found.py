@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from fsl_basesel.data import counter
 from fsl_basesel.data.folder import class_index
 from fsl_basesel.errors import InputError
+from lightning_modules.settings import Settings, callbacks_of
 
-Settings = dict[str, Any]
 PAPER = 100
 """Base classes in the end, in the paper and where there are so many."""
 
@@ -110,29 +107,24 @@ def schedule_of(text: str) -> list[int]:
 
 
 def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
-    """Settings of a run on the folder `asked.pool`, for all that was not asked for.
+    """Settings of a run on the folder `asked.pool`; `put_flags` then puts the flags over them.
 
     Args:
         asked: flags of the command line, None where one is absent.
         gpu: whether there is a GPU to train on.
     """
     pool = look_at(asked.pool)
-    task = None if asked.novel is None else look_at(asked.novel)
-    shots = None if task is None else asked.shots or max(1, min(5, task.smallest // 2))
     m = base_classes(asked, pool)
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     size = asked.size or max(8, min(128 if gpu else 64, pool.side))
     workers = min(8, cores) if gpu else min(4, cores // 2 - 1) if cores > 3 else 0
-    per_class = pool.images / pool.classes
-    batch = 64 if m * per_class >= 512 else 16
-    pretrained = asked.backbone is not None and asked.train in (None, "finetune")
+    run = asked.run or "runs/fit"
     data: Settings = {
-        "path": asked.pool,
         "size": size,
         "channels": pool.channels,
-        "batch_size": batch,
+        "batch_size": 64 if m * pool.images / pool.classes >= 512 else 16,
         "num_workers": workers,
         "persistent_workers": workers > 0,
         "on_corrupt": "skip",
@@ -141,25 +133,38 @@ def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
             "init_args": {"padding": max(1, size // 8)},
         },
     }
-    if task is not None:
-        queries = max(1, min(100, task.smallest - (shots or 1)))
-        data |= {"novel_path": asked.novel, "shots": shots, "queries": queries}
     if asked.label is not None:
-        queue = str(Path(asked.run or "runs/fit") / "classes-to-label.json")
-        data |= {"labelled": asked.label, "queue": queue, "needed": asked.needed or 1}
+        data["queue"] = str(Path(run) / "classes-to-label.json")
+    callbacks = []
+    if asked.novel is not None:
+        task = look_at(asked.novel)
+        shots = asked.shots or max(1, min(5, task.smallest // 2))
+        data |= {"shots": shots, "queries": max(1, min(100, task.smallest - shots))}
+        callbacks.append({"class_path": EVALUATION, "init_args": {"shots": shots}})
+    finetune = asked.backbone is not None and asked.train in (None, "finetune")
+    epochs = 10 if finetune else 120 if gpu else 30
+    trainer: Settings = {"log_every_n_steps": 1, "enable_model_summary": False}
+    chosen: Settings = {"k": 3} | ({} if asked.backbone is None else {"extractor": asked.backbone})
+    staged = asked.backbone is None or asked.schedule is not None
+    if staged:
+        chosen |= {"schedule": doubled_up_to(m), "epochs_per_stage": epochs}
+    else:
+        chosen["m"] = m
+        trainer["max_epochs"] = epochs
+    callbacks.append({"class_path": COLD_START if staged else ONCE, "init_args": chosen})
     return {
-        "run": asked.run or "runs/fit",
-        "seed_everything": asked.seed or 0,
+        "run": run,
+        "seed_everything": 0,
         "data": {"class_path": DATA, "init_args": data},
-        "model": {"class_path": MODEL, "init_args": _model(asked, pool, size, gpu, pretrained)},
-        "trainer": _trainer(asked, m, shots, gpu, pretrained),
+        "model": {"class_path": MODEL, "init_args": _model(asked, pool, size, gpu, finetune)},
+        "trainer": trainer | {"callbacks": callbacks},
     }
 
 
 def _model(
-    asked: argparse.Namespace, pool: Folders, size: int, gpu: bool, pretrained: bool
+    asked: argparse.Namespace, pool: Folders, size: int, gpu: bool, finetune: bool
 ) -> Settings:
-    if pretrained:
+    if finetune:
         return {"backbone": asked.backbone, "lr": 0.01, "schedule": "one-cycle"}
     if pool.channels == 1 and size <= 40:
         network = {"backbone": "conv4"}
@@ -170,121 +175,44 @@ def _model(
     return network | {"in_channels": pool.channels, "schedule": "one-cycle"}
 
 
-def _trainer(
-    asked: argparse.Namespace, m: int, shots: int | None, gpu: bool, pretrained: bool
-) -> Settings:
-    epochs = asked.epochs or (10 if pretrained else 120 if gpu else 30)
-    chosen: Settings = {"k": asked.k or 3}
-    trainer: Settings = {"log_every_n_steps": 1, "enable_model_summary": False}
-    staged = asked.backbone is None or asked.schedule is not None
-    if asked.backbone is not None:
-        chosen["extractor"] = asked.backbone
-    if staged:
-        sizes = doubled_up_to(m) if asked.schedule is None else schedule_of(asked.schedule)
-        chosen |= {"schedule": sizes, "epochs_per_stage": epochs}
-    else:
-        chosen["m"] = m
-        trainer["max_epochs"] = epochs
-    selection = {"class_path": COLD_START if staged else ONCE, "init_args": chosen}
-    evaluation = {"class_path": EVALUATION, "init_args": {"shots": shots}}
-    return trainer | {"callbacks": ([] if shots is None else [evaluation]) + [selection]}
-
-
-def merged(below: Settings, above: Settings) -> Settings:
-    """Settings of `above` and, where it is silent, of `below`.
-
-    Callbacks of `below` stay unless `above` has one of the same kind; another class as data or
-    model replaces all of it.
-
-    Example:
-        >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
-        {'a': {'b': 3, 'c': 2}}
-    """
-    both = dict(below)
-    for name, value in above.items():
-        old = both.get(name)
-        if name == "callbacks" and isinstance(old, list) and isinstance(value, list):
-            kinds = {_kind(entry) for entry in value}
-            both[name] = [entry for entry in old if _kind(entry) not in kinds] + value
-        elif isinstance(old, dict) and isinstance(value, dict) and _same_class(old, value):
-            both[name] = merged(old, value)
-        else:
-            both[name] = value
-    return both
-
-
-def _same_class(old: Settings, new: Settings) -> bool:
-    return "class_path" not in new or new["class_path"] == old.get("class_path")
-
-
-def _kind(entry: Any) -> str:
-    """The class of a callback by its last name; the two that select are one kind."""
-    path = entry.get("class_path", "") if isinstance(entry, dict) else str(entry)
-    name = path.rpartition(".")[2]
-    return "selection" if name in ("ColdStartSelection", "SelectBaseClasses") else name
-
-
-def callbacks_of(settings: Settings) -> Iterator[Settings]:
-    """The callbacks that settings describe."""
-    found = settings.get("trainer", {}).get("callbacks") or []
-    yield from (entry for entry in found if isinstance(entry, dict))
-
-
-def selection_of(settings: Settings) -> Settings | None:
-    """The selection callback that settings describe, if there is one."""
-    return next((one for one in callbacks_of(settings) if _kind(one) == "selection"), None)
-
-
 def put_flags(settings: Settings, asked: argparse.Namespace) -> None:
     """Put the flags of the command line over everything else."""
+
+    def put(into: Settings, **flags: object) -> None:
+        into |= {name: value for name, value in flags.items() if value is not None}
+
+    put(settings, run=asked.run, seed_everything=asked.seed, ckpt_path=asked.ckpt_path)
     data = settings.setdefault("data", {}).setdefault("init_args", {})
-    own = {"path": asked.pool, "novel_path": asked.novel, "size": asked.size, "shots": asked.shots}
-    own |= {"labelled": asked.label, "needed": asked.needed}
-    data |= {name: value for name, value in own.items() if value is not None}
-    if asked.run is not None:
-        settings["run"] = asked.run
-    if asked.seed is not None:
-        settings["seed_everything"] = asked.seed
-        data["seed"] = data["split_seed"] = asked.seed
-        settings.setdefault("model", {}).setdefault("init_args", {})["seed"] = asked.seed
-    for entry in callbacks_of(settings):
-        if _kind(entry) == "NovelEvaluation" and asked.shots is not None:
-            entry.setdefault("init_args", {})["shots"] = asked.shots
-    chosen = selection_of(settings)
-    wanted = {"k": asked.k, "seed": asked.seed, "m": asked.m, "schedule": asked.schedule}
-    wanted = {name: value for name, value in wanted.items() if value is not None}
+    put(data, path=asked.pool, novel_path=asked.novel, size=asked.size, shots=asked.shots)
+    put(data, labelled=asked.label, needed=asked.needed, seed=asked.seed, split_seed=asked.seed)
+    put(settings.setdefault("model", {}).setdefault("init_args", {}), seed=asked.seed)
+    for entry in callbacks_of(settings, "NovelEvaluation"):
+        put(entry.setdefault("init_args", {}), shots=asked.shots)
+    chosen = next(iter(callbacks_of(settings, "selection")), None)
     if chosen is None:
-        if set(wanted) - {"seed"}:
+        if asked.k is not None or asked.m is not None or asked.schedule is not None:
             raise InputError(
                 "Expected a selection callback for -m, -k and --schedule but the settings have "
                 "none; add ColdStartSelection or SelectBaseClasses to trainer.callbacks."
             )
         return
-    staged = chosen["class_path"].endswith("ColdStartSelection")
     arguments = chosen.setdefault("init_args", {})
-    if "schedule" in wanted:
-        wanted["schedule"] = schedule_of(wanted["schedule"])
-        if not staged:
+    put(arguments, k=asked.k, seed=asked.seed)
+    if not chosen["class_path"].endswith("ColdStartSelection"):
+        if asked.schedule is not None:
             raise InputError(
                 "Expected --schedule with ColdStartSelection but the YAML file has "
                 "SelectBaseClasses, which chooses once; use -m instead."
             )
-    if "m" in wanted and staged:
-        m = wanted.pop("m")
-        if asked.schedule is None:
-            wanted["schedule"] = doubled_up_to(m)
-        elif wanted["schedule"][-1] != m:
+        put(arguments, m=asked.m)
+        put(settings.setdefault("trainer", {}), max_epochs=asked.epochs)
+        return
+    sizes = None if asked.m is None else doubled_up_to(asked.m)
+    if asked.schedule is not None:
+        sizes = schedule_of(asked.schedule)
+        if asked.m not in (None, sizes[-1]):
             raise InputError(
-                f"Expected --schedule to end with -m {m} but got {asked.schedule}; leave one out."
+                f"Expected --schedule to end with -m {asked.m} but got {asked.schedule}; leave one "
+                "out."
             )
-    arguments |= wanted
-    if asked.epochs is not None:
-        if staged:
-            arguments["epochs_per_stage"] = asked.epochs
-        else:
-            settings.setdefault("trainer", {})["max_epochs"] = asked.epochs
-
-
-def gpu_there() -> bool:
-    """Whether there is a GPU that torch can use."""
-    return torch.cuda.is_available()
+    put(arguments, schedule=sizes, epochs_per_stage=asked.epochs)

@@ -16,21 +16,19 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.report.record import save_classes, save_pictures, selection_file
-from lightning_modules import found
 from lightning_modules.callbacks.novel_evaluation import Moment, row_of
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.episodes import TaskEpisodes
 from lightning_modules.evaluation import NovelAccuracy, novel_accuracy
-from lightning_modules.experiments.from_settings import build
-from lightning_modules.features import extractor_centroids
-from lightning_modules.fitting import compare, say, write_report
+from lightning_modules.fitting import show_result, write_report
 from lightning_modules.heads import WhitenedCentroid
 from lightning_modules.resume import require_same
+from lightning_modules.settings import Settings, build, callbacks_of
 
 IDENTITY = "frozen.json"
 
 
-def frozen_run(asked: argparse.Namespace, settings: found.Settings) -> NovelAccuracy:
+def frozen_run(asked: argparse.Namespace, settings: Settings) -> NovelAccuracy:
     """Choose classes and judge the head `WhitenedCentroid` on them; nothing is trained.
 
     Features are cached, so a run that was killed goes on where it was.
@@ -41,38 +39,31 @@ def frozen_run(asked: argparse.Namespace, settings: found.Settings) -> NovelAccu
     data = build(settings["data"])
     if data.novel is None:
         raise InputError("Expected --novel, the task to tell apart, for --train frozen.")
-    folder = Path(settings["run"])
-    chosen = found.selection_of(settings)
-    assert chosen is not None
-    arguments = chosen["init_args"]
-    m, k, seed = arguments["m"], arguments.get("k", 3), arguments.get("seed", 0)
-    _require_own(folder, data.identity() | {"extractor": asked.backbone, "m": m, "k": k})
+    (chosen,) = callbacks_of(settings, "selection")
+    if not chosen["class_path"].endswith("SelectBaseClasses"):
+        raise InputError(
+            "Expected one selection for --train frozen but got --schedule; use -m instead."
+        )
+    folder, callback = Path(settings["run"]), build(chosen)
+    callback.data = data
+    _require_own(folder, data.identity() | callback.settings())
     network = load_backbone(asked.backbone)
-    candidates, novel = extractor_centroids(data, data.novel, asked.backbone, "features")
-    assert novel is not None
-    problem = fb.SelectionProblem.from_centroids(
-        candidates.values,
-        novel.values,
-        m,
-        k,
-        names=candidates.names,
-        novel_names=novel.names,
-        similarity=arguments.get("similarity", "cosine"),
-    )
-    selection = fb.select(problem, arguments.get("method", "auto"), seed=seed)
+    data.add_classes(callback.selected)
+    problem = callback.problem(None, None, callback.m, by=asked.backbone)
+    selection = fb.select(problem, callback.method, callback.seed)
     selection.save(folder / selection_file(1))
-    save_classes(folder, 1, candidates, novel)
+    save_classes(folder, 1, *callback._centroids)
     save_pictures(folder, data.pool, data.novel)
-    result = _accuracy(data, selection.indices, network)
-    row = row_of(Moment(0, 0, 0, m), result, seed)
-    name = f"novel_allway_{data.novel.shots}shot.csv"
-    write_text(folder / name, csv_text([row]))
-    if asked.control is None:
-        say(f"Novel task: {result} over {len(result.accuracies)} draws")
-    else:
-        drawn = fb.select(problem, "random", seed=seed, certify=False).indices
-        setting = {"experiment": "fit", "domain": folder.name, "m": m}
-        compare(folder, result, _accuracy(data, drawn, network), setting)
+    before = list(problem.selected)
+    result = _accuracy(data, before + selection.indices, network)
+    m = len(before) + callback.m
+    row = row_of(Moment(0, 0, 0, m), result, callback.seed)
+    write_text(folder / f"novel_allway_{data.novel.shots}shot.csv", csv_text([row]))
+    control = None
+    if asked.control is not None:
+        drawn = fb.select(problem, "random", callback.seed, certify=False).indices
+        control = _accuracy(data, before + drawn, network)
+    show_result(folder, m, result, control)
     write_report(folder)
     return result
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from fsl_basesel import checks
 from fsl_basesel.data import (
     ClassPool,
     ImageSource,
@@ -62,20 +63,13 @@ class GlyphDataModule(BaseClassDataModule):
         size: int = 28,
         **options: Any,
     ) -> None:
-        require_part(part)
+        checks.one_of(part, PARTS, "part")
+        numbers: dict[str, Any] = {"preview": preview, "per_class": per_class, "size": size}
+        numbers |= {"shots": shots, "queries": queries}
         splits = glyph_splits(
-            domain,
-            candidates,
-            max(1, novel_classes),
-            pretraining,
-            split_seed,
-            preview=preview,
-            per_class=per_class,
-            shots=shots,
-            queries=queries,
-            size=size,
+            domain, candidates, max(1, novel_classes), pretraining, split_seed, **numbers
         )
-        pool, novel = (splits.candidates, splits.novel) if novel_classes else (splits[0], None)
+        pool, novel = splits.candidates, splits.novel if novel_classes else None
         if part == "pretraining":
             pool, novel = splits.pretraining, None
         super().__init__(pool, novel, **options)
@@ -117,7 +111,7 @@ class SplitDataModule(BaseClassDataModule):
         novel_among: int | list[str] | None = None,
         **options: Any,
     ) -> None:
-        require_part(part)
+        checks.one_of(part, PARTS, "part")
         here: int | Sequence[int | str] | None = novel_classes if novel_source is None else None
         if novel_among is not None:
             if not isinstance(here, int) or isinstance(source, ClassPool):
@@ -159,8 +153,6 @@ class ImageFolderDataModule(SplitDataModule):
     Args:
         path: folder with one folder for each candidate class.
         novel_path: the same for the novel classes, where they have a tree of their own.
-        novel_classes: see `SplitDataModule`, like `candidate_classes`.
-        candidate_classes: how many of the others to draw as candidates; None takes them all.
         labelled: folder in which people put the images of chosen classes; `path` then has the
             previews. See `fsl_basesel.data.LabellingQueue`.
         queue: file that lists the classes to label.
@@ -177,8 +169,7 @@ class ImageFolderDataModule(SplitDataModule):
         self,
         path: str,
         novel_path: str | None = None,
-        novel_classes: int | list[str] | None = None,
-        candidate_classes: int | None = None,
+        *,
         labelled: str | None = None,
         queue: str = "classes-to-label.json",
         needed: int = 1,
@@ -189,29 +180,15 @@ class ImageFolderDataModule(SplitDataModule):
         preview: int | None = None,
         **options: Any,
     ) -> None:
-        pictures: dict[str, Any] = {
-            "size": size,
-            "channels": channels,
-            "on_corrupt": on_corrupt,
-            "seed": split_seed,
-        }
-        source: ImageSource | ClassPool
-        if labelled is None:
-            source = image_folder(path, **pictures)
-        else:
-            source = LabellingQueue(
-                path, labelled, queue, needed=needed, preview=preview, **pictures
-            )
-        novel = None if novel_path is None else image_folder(novel_path, **pictures)
-        super().__init__(
-            source,
-            novel,
-            novel_classes,
-            candidate_classes,
-            split_seed=split_seed,
-            preview=preview,
-            **options,
+        pictures: dict[str, Any] = {"size": size, "channels": channels}
+        pictures |= {"on_corrupt": on_corrupt, "seed": split_seed}
+        source: ImageSource | ClassPool = (
+            image_folder(path, **pictures)
+            if labelled is None
+            else LabellingQueue(path, labelled, queue, needed=needed, preview=preview, **pictures)
         )
+        novel = None if novel_path is None else image_folder(novel_path, **pictures)
+        super().__init__(source, novel, split_seed=split_seed, preview=preview, **options)
 
 
 class DatasetDataModule(SplitDataModule):
@@ -220,8 +197,6 @@ class DatasetDataModule(SplitDataModule):
     Args:
         dataset: the data set with the candidate classes.
         novel_dataset: the data set with the novel classes, if another.
-        novel_classes: see `SplitDataModule`, like `candidate_classes`.
-        candidate_classes: how many of the others to draw as candidates; None takes them all.
         size: side of the images, for data sets that give pictures of various sizes.
         split_seed: seed of all draws of classes and images.
         options: see `SplitDataModule`.
@@ -231,8 +206,7 @@ class DatasetDataModule(SplitDataModule):
         self,
         dataset: Dataset,
         novel_dataset: Dataset | None = None,
-        novel_classes: int | list[str] | None = None,
-        candidate_classes: int | None = None,
+        *,
         size: int | None = None,
         split_seed: int = 0,
         **options: Any,
@@ -241,12 +215,4 @@ class DatasetDataModule(SplitDataModule):
         if novel_dataset is not None:
             novel = from_dataset(novel_dataset, size=size, seed=split_seed)
         source = from_dataset(dataset, size=size, seed=split_seed)
-        super().__init__(
-            source, novel, novel_classes, candidate_classes, split_seed=split_seed, **options
-        )
-
-
-def require_part(part: str) -> None:
-    """Refuse a `part` that is neither "candidates" nor "pretraining"."""
-    if part not in PARTS:
-        raise InputError(f"Expected `part` to be one of {', '.join(PARTS)} but got {part!r}.")
+        super().__init__(source, novel, split_seed=split_seed, **options)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fsl_basesel import checks
 from fsl_basesel.data import ClassPool, ImageSet, NovelTask
 from fsl_basesel.errors import InputError
 from lightning_modules.data import BaseClassDataModule, EpochLoader
@@ -107,8 +108,7 @@ class SelectedTasks(BaseClassDataModule):
     ) -> None:
         counts = {"ways": ways, "shots": shots, "queries": queries, "tasks": tasks}
         for name, value in (counts | {"eval_tasks": eval_tasks or tasks}).items():
-            if value < 1:
-                raise InputError(f"Expected `{name}` to be at least 1 but got {value}.")
+            checks.integer(value, name, 1, None, "")
         if "batch_size" in options:
             raise InputError(
                 "Expected no `batch_size`, as a batch is one task of ways x (shots + queries) "

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(args.out_dir) / args.domain
     store = ResultStore(folder)
     rows = experiment.rows()
-    trials = list(plan.each_trial(rows))
+    trials = plan.each_trial(rows)
     first = trials[0]
     screen.print(Text(experiment.title, style="bold"))
     screen.print(

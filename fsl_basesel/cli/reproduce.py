@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
     rows = _with_m(experiment, args.m)
     store = ResultStore(args.out_dir)
-    trials = list(plan.each_trial(rows))
+    trials = plan.each_trial(rows)
     if args.rows is not None and Path(args.rows).exists():
         store.take_up(args.rows, trials)
     done = sum(store.load(trial) is not None for trial in trials)
@@ -136,7 +136,7 @@ def _print_list(screen: PlainConsole) -> None:
     )
     for name in plan.names():
         experiment = plan.load(name, ".")
-        count = sum(1 for _ in plan.each_trial(experiment.rows()))
+        count = len(plan.each_trial(experiment.rows()))
         table.add_row(name, str(count), experiment.title)
     screen.print(table)
 
@@ -147,7 +147,7 @@ def work(
     """Run what has no result yet and show how far it is; the failures."""
     from lightning_modules.experiments import plan, runner
 
-    trials = list(plan.each_trial(rows))
+    trials = plan.each_trial(rows)
     labels = {row.trial.key: f"{row.dataset}, {row.label}, m={row.trial.m}" for row in rows}
     with _shown(experiment, rows, store, len(trials)) as advance:
 
@@ -175,11 +175,10 @@ def _shown(
     from rich.text import Text
 
     from fsl_basesel.cli.screen import PlainConsole
+    from lightning_modules.experiments import plan
 
     console = PlainConsole(stderr=True)
-    done = total - sum(
-        store.load(trial) is None for trial in {r.trial.key: r.trial for r in rows}.values()
-    )
+    done = sum(store.load(trial) is not None for trial in plan.each_trial(rows))
     start, before = time.perf_counter(), done
     if not console.is_terminal:
         state = {"done": done}

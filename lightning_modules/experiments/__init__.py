@@ -2,7 +2,7 @@
 
     YAML -> plan.Experiment -> plan.Trial (many) -> runner -> trial.run_trial -> store
                                                                                    |
-                       table, study or worth of classes, CSV and figures  <--------+
+                               table or study, CSV and figures  <--------+
 
 A trial is keyed by everything its result depends on, so tables share trials, and an interrupted
 command goes on where it was.

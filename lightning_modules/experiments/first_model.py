@@ -15,10 +15,9 @@ from fsl_basesel.report.record import classes_file, load_classes, save_classes
 from fsl_basesel.similarity import ClassCentroids
 from lightning_modules.classifier import BaseClassifier
 from lightning_modules.data import BaseClassDataModule
-from lightning_modules.experiments.from_settings import data_module
 from lightning_modules.experiments.plan import FORMAT, Trial, digest
 from lightning_modules.experiments.store import ResultStore
-from lightning_modules.experiments.training import train
+from lightning_modules.experiments.training import data_module, train
 from lightning_modules.features import image_centroids
 
 
@@ -55,11 +54,7 @@ def first_centroids(trial: Trial, data: BaseClassDataModule, store: ResultStore)
     The model is trained on the pre-training classes by whoever comes first; others wait for it. If
     `pretraining` names a `backbone`, that one is used instead and nothing is trained.
     """
-    settings = {
-        name: value
-        for name, value in asdict(trial).items()
-        if name in ("data", "model", "pretraining")
-    }
+    settings = {name: asdict(trial)[name] for name in ("data", "model", "pretraining")}
     # Repeats that share their classes share the model too.
     seed = int(trial.data["init_args"]["split_seed"])
     key = digest(settings | {"format": FORMAT, "seed": seed, "shots": max(trial.shots)})

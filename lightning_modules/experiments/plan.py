@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from fsl_basesel import selectors
 from fsl_basesel.controls import DOMAIN, POOL, RANDOM
 from fsl_basesel.errors import InputError
 from fsl_basesel.similarity import SIMILARITIES
+from lightning_modules.settings import Settings, merged, read
 
 _ROOT = Path(__file__).parents[2]
 _SHIPPED = _ROOT / "fsl_basesel" / "configs"
@@ -24,11 +23,10 @@ FOLDER = (_SHIPPED if _SHIPPED.is_dir() else _ROOT / "configs") / "reproduce"
 FORMAT = 2
 """Raised when a change of the code makes earlier results incomparable."""
 
-KINDS = ("table", "study", "worth")
+KINDS = ("table", "study")
 SETTINGS = ("pretrained", "general", "cold-start")
-
-Plain = dict[str, Any]
-"""Settings as plain types, as they come from YAML and go to JSON."""
+MIXED = ("data", "model", "training", "pretraining")
+"""What a file that extends another may change in part."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,10 @@ class Trial:
             `fsl_basesel.controls`.
     """
 
-    data: Plain
-    model: Plain
-    training: Plain
-    pretraining: Plain
+    data: Settings
+    model: Settings
+    training: Settings
+    pretraining: Settings
     setting: str
     method: str
     k: int | None
@@ -78,7 +76,7 @@ class Trial:
     similarity: str = "cosine"
     control: str = ""
 
-    def settings(self) -> Plain:
+    def settings(self) -> Settings:
         """All settings as plain types; newer ones only where they are not the default.
 
         Results from before there were such settings keep their names that way.
@@ -111,20 +109,17 @@ class Experiment:
     Attributes:
         name: name of the file.
         title: what it shows.
-        kind: "table" of methods, preliminary "study", or what a selected class is "worth".
+        kind: "table" of methods or preliminary "study".
         setting: how base classes are selected, unless a method says otherwise.
         data: the data module, as `class_path` and `init_args`.
         datasets: by name, what differs: `init_args`, `methods`, `m`, and `paper`, the table of the
             paper to show beside.
         model: arguments of `BaseClassifier`.
-        training: see `Trial`.
-        pretraining: see `Trial`.
+        training, pretraining: see `Trial`.
         methods: by label, `method` and its `k`, `lam`, `similarity`, `draw`, `control`, `setting`
             and `schedule`.
         m: numbers of base classes.
-        shots: see `Trial`.
-        supports: see `Trial`.
-        heads: see `Trial`.
+        shots, supports, heads: see `Trial`.
         repeats: seeds, each with classes, first model and test images of its own.
         seeds: seeds of the repeats; 0, 1, 2 ... by default.
         share_split: all repeats have the classes and the first model of seed 0.
@@ -134,14 +129,14 @@ class Experiment:
 
     name: str
     title: str
-    data: Plain
-    model: Plain
-    training: Plain
-    pretraining: Plain
-    methods: dict[str, Plain]
+    data: Settings
+    model: Settings
+    training: Settings
+    pretraining: Settings
+    methods: dict[str, Settings]
     kind: str = "table"
     setting: str = "pretrained"
-    datasets: dict[str, Plain] = field(default_factory=dict)
+    datasets: dict[str, Settings] = field(default_factory=dict)
     m: tuple[int, ...] = (100,)
     shots: tuple[int, ...] = (5, 20)
     supports: int = 1
@@ -150,7 +145,7 @@ class Experiment:
     share_split: bool = False
     sets: int = 60
     seeds: tuple[int, ...] = ()
-    decide: Plain = field(default_factory=dict)
+    decide: Settings = field(default_factory=dict)
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -176,7 +171,7 @@ class Experiment:
         ]
 
     def _row(
-        self, dataset: str, change: Plain, label: str, how: Plain, m: int, seed: int
+        self, dataset: str, change: Settings, label: str, how: Settings, m: int, seed: int
     ) -> TableRow:
         method, setting = how["method"], how.get("setting", self.setting)
         blind = method == "random"  # it looks at nothing, so settings share its trials
@@ -253,8 +248,11 @@ def load(name: str, data_root: str | None = None, **changes: Any) -> Experiment:
         settings["repeats"] = len(settings["seeds"])
     settings |= {key: value for key, value in changes.items() if value is not None}
     settings = _rooted(settings, data_root, path.stem)
+    settings = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
+    }
     try:
-        experiment = Experiment(name=path.stem, **_lists_as_tuples(settings))
+        experiment = Experiment(name=path.stem, **settings)
     except TypeError as error:
         raise InputError(f"Expected {path} to describe an experiment: {error}.") from None
     _check(experiment)
@@ -269,40 +267,38 @@ def _check(experiment: Experiment) -> None:
     expect(experiment.kind in KINDS, f"`kind` to be one of {', '.join(KINDS)}", experiment.kind)
     expect(experiment.repeats >= 1, "`repeats` of at least 1", experiment.repeats)
     seeds = experiment.seeds
-    expect(
-        all(isinstance(seed, int) and seed >= 0 for seed in seeds)
-        and len(set(seeds)) == len(seeds),
-        "`seeds` to be different integers of at least 0",
-        seeds,
-    )
+    numbers = all(isinstance(seed, int) and seed >= 0 for seed in seeds)
+    different = numbers and len(set(seeds)) == len(seeds)
+    expect(different, "`seeds` to be different integers of at least 0", seeds)
     if seeds:
         most = f"`repeats` of at most {len(seeds)}, the number of `seeds`,"
         expect(experiment.repeats <= len(seeds), most, experiment.repeats)
     expect(experiment.supports >= 1, "`supports` of at least 1", experiment.supports)
     expect(len(experiment.datasets) > 0, "at least one data set", experiment.datasets)
-    known = set(selectors.methods())
     for change in experiment.datasets.values():
         for label, how in (experiment.methods | change.get("methods", {})).items():
-            expect(how.get("method") in known, f"the method of {label!r} to be known", how)
+            known = how.get("method") in selectors.methods()
+            expect(known, f"the method of {label!r} to be known", how)
             setting = how.get("setting", experiment.setting)
             expect(setting in SETTINGS, f"`setting` of {', '.join(SETTINGS)}", setting)
             if "control" in how:
                 random = how["method"] == RANDOM and how["control"] in (DOMAIN, POOL)
                 expect(random, f"`control` {DOMAIN} or {POOL} with method {RANDOM}", how)
-            similarity = how.get("similarity", "cosine")
-            expect(
-                similarity in SIMILARITIES, f"`similarity` of {', '.join(SIMILARITIES)}", similarity
-            )
-    _check_decide(experiment, expect)
+            name = how.get("similarity", "cosine")
+            expect(name in SIMILARITIES, f"`similarity` of {', '.join(SIMILARITIES)}", name)
+    if experiment.decide:
+        _check_decide(experiment, experiment.decide, expect)
 
 
-def _check_decide(experiment: Experiment, expect: Callable[[bool, str, object], None]) -> None:
+def _check_decide(
+    experiment: Experiment, declared: Settings, expect: Callable[[bool, str, object], None]
+) -> None:
     """Declared comparisons must be of labels, m, head and shots that the experiment has."""
-    declared = experiment.decide
-    if not declared:
-        return
-    keys = {"head", "shots", "comparisons"}
-    expect(set(declared) == keys, f"`decide` with {', '.join(sorted(keys))}", declared)
+    expect(
+        set(declared) == {"comparisons", "head", "shots"},
+        "`decide` with comparisons, head, shots",
+        declared,
+    )
     expect(declared["head"] in experiment.heads, "`decide` to name a head", declared["head"])
     expect(declared["shots"] in experiment.shots, "`decide` to name shots", declared["shots"])
     expect(len(declared["comparisons"]) > 0, "at least one comparison", declared["comparisons"])
@@ -316,58 +312,32 @@ def _check_decide(experiment: Experiment, expect: Callable[[bool, str, object], 
         )
 
 
-def _read(path: Path, above: tuple[Path, ...] = ()) -> Plain:
-    """A YAML file on top of the one it `extends`, setting by setting.
-
-    Args:
-        path: the file.
-        above: the files that extend it.
-    """
-    try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        line = str(error).replace("\n", " ")
-        raise InputError(f"Expected {path} to be YAML but it is not: {line}") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"Expected {path} to hold settings by name but got {settings!r}.")
-    below = settings.pop("extends", None)
-    if below is None:
+def _read(path: Path, above: tuple[Path, ...] = ()) -> Settings:
+    """A YAML file on top of the one it `extends`; `above` are the files that extend it."""
+    settings = read(path)
+    name = settings.pop("extends", None)
+    if name is None:
         return settings
-    chain = (*above, path.resolve())
-    return _merged(_read(_extended(path, str(below), chain), chain), settings)
-
-
-def _extended(path: Path, name: str, chain: tuple[Path, ...]) -> Path:
-    """The file that `path` extends: beside it, or one of the experiments of this package."""
-    places = (path.parent / name, FOLDER / name)
-    found = next((place for place in places if place.is_file()), None)
+    found = next((at for at in (path.parent / name, FOLDER / name) if at.is_file()), None)
     if found is None:
         shared = ", ".join(sorted(file.name for file in FOLDER.glob("*.yml")))
         raise InputError(
             f"Expected `extends` in {path} to name a file beside it or one of {shared} but there "
             f"is no {name}; correct the name."
         )
+    chain = (*above, path.resolve())
     if found.resolve() in chain:
         raise InputError(
             f"Expected `extends` to end somewhere but {path} extends {name}, which leads back to "
             "it; take one `extends` out."
         )
-    return found
+    below = _read(found, chain)
+    # Methods and data sets are replaced as a whole.
+    mixed = {name: settings[name] for name in MIXED if name in settings}
+    return below | settings | {name: merged(below, mixed)[name] for name in mixed}
 
 
-def _merged(below: Plain, above: Plain) -> Plain:
-    """Settings of `above` and, where it is silent, of `below`; methods and data sets not mixed."""
-    both = below | above
-    for name in ("data", "model", "training", "pretraining"):
-        if isinstance(below.get(name), dict) and isinstance(above.get(name), dict):
-            both[name] = below[name] | above[name]
-    if "data" in below and "init_args" in above.get("data", {}):
-        arguments = below["data"].get("init_args", {}) | above["data"]["init_args"]
-        both["data"]["init_args"] = arguments
-    return both
-
-
-def _rooted(settings: Plain, root: str | None, name: str) -> Plain:
+def _rooted(settings: Settings, root: str | None, name: str) -> Settings:
     """Settings with the data folder put in."""
     text = json.dumps(settings)
     if "{root}" not in text:
@@ -382,16 +352,6 @@ def _rooted(settings: Plain, root: str | None, name: str) -> Plain:
     return json.loads(text.replace("{root}", json.dumps(str(root))[1:-1]))
 
 
-def _lists_as_tuples(settings: Plain) -> Plain:
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
-    }
-
-
-def each_trial(rows: Sequence[TableRow]) -> Iterator[Trial]:
+def each_trial(rows: Sequence[TableRow]) -> list[Trial]:
     """Every trial once, in the order of the rows."""
-    seen: set[str] = set()
-    for row in rows:
-        if row.trial.key not in seen:
-            seen.add(row.trial.key)
-            yield row.trial
+    return list({row.trial.key: row.trial for row in rows}.values())

@@ -10,11 +10,11 @@ import numpy as np
 from fsl_basesel.cli.suggest import sentences
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.study import Study, Suggestion
-from lightning_modules.experiments import decision, result_tables, worth
+from lightning_modules.experiments import decision, result_tables
 from lightning_modules.experiments.first_model import first_centroids
-from lightning_modules.experiments.from_settings import data_module
 from lightning_modules.experiments.plan import Experiment, TableRow
 from lightning_modules.experiments.store import ResultStore
+from lightning_modules.experiments.training import data_module
 
 NEEDED_SETS = 5
 
@@ -34,27 +34,11 @@ def write_products(
         text, written = _study(experiment, rows, store, folder)
     else:
         text, written = result_tables.markdown(experiment, results), []
-        if experiment.kind == "worth":
-            more, written = _worth(experiment, results, folder)
-            text += f"\n{more}"
         if experiment.decide:
             text += f"\n{decision.markdown(experiment, decision.decisions(experiment, results))}"
     write_text(folder / "results.csv", csv_text(results, result_tables.COLUMNS))
     write_text(folder / "table.md", text.rstrip() + "\n")
     return text, [folder / "results.csv", folder / "table.md", *written]
-
-
-def _worth(experiment: Experiment, results: list[dict], folder: Path) -> tuple[str, list[Path]]:
-    parts, written = [], []
-    head, shots = experiment.heads[0], experiment.shots[0]
-    for dataset in experiment.datasets:
-        mine = [row for row in results if row["domain"] == dataset]
-        rows = worth.equivalent_random_classes(mine, head, shots)
-        if rows:
-            title = f"{dataset}, {result_tables.HEADS.get(head, head)}, {shots}-shot"
-            parts += [f"## What a chosen class is worth: {title}", "", worth.markdown(rows), ""]
-            written += worth.draw(mine, head, shots, title, folder / f"accuracy-{dataset}")
-    return "\n".join(parts), written
 
 
 def _study(

@@ -23,13 +23,7 @@ BUSY_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """What became of a trial: `done`, `busy` in another process, or an error.
-
-    Attributes:
-        trial: which one.
-        state: "done", "busy" or "failed".
-        problem: what went wrong.
-    """
+    """What became of a trial: "done", "busy" in another process, or "failed" with a problem."""
 
     trial: Trial
     state: str

@@ -1,4 +1,4 @@
-"""Train a network of an experiment: quietly, and not too short where it has few classes."""
+"""Train a network of an experiment, quietly, and judge it on the novel classes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,36 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
+import torch
+from torch import nn
 
+from fsl_basesel.data import NovelTask
+from fsl_basesel.errors import InputError
+from lightning_modules import heads as known_heads
 from lightning_modules.classifier import BaseClassifier
 from lightning_modules.data import BaseClassDataModule
+from lightning_modules.features import image_features
+from lightning_modules.settings import build
+
+
+def data_module(
+    data: dict[str, Any], seed: int, training: dict[str, Any], part: str
+) -> BaseClassDataModule:
+    """The data module of a trial, `part` "candidates" or "pretraining", for a training."""
+    arguments = data["init_args"] | {
+        "seed": seed,
+        "batch_size": training["batch_size"],
+        "min_epoch_images": min_epoch_images(training),
+        "part": part,
+    }
+    made = build(data | {"init_args": arguments})
+    if not isinstance(made, BaseClassDataModule):
+        raise InputError(
+            f"Expected {data['class_path']} to be a BaseClassDataModule but got {type(made)}."
+        )
+    return made
 
 
 def min_epoch_images(training: dict[str, Any]) -> int:
@@ -46,7 +72,7 @@ def train(
         epochs: how many; None where a callback says.
         callbacks: of the Trainer.
     """
-    quiet()
+    _quiet()
     module = BaseClassifier(**model, seed=seed)
     trainer = pl.Trainer(
         max_epochs=epochs,
@@ -61,8 +87,48 @@ def train(
     return module.eval().to(trainer.strategy.root_device)  # Lightning takes it back to the CPU
 
 
-def quiet() -> None:
+def _quiet() -> None:
     """Keep Lightning's remarks on each of many runs off the screen."""
     warnings.filterwarnings("ignore", module=r"pytorch_lightning\..*")
     for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def class_accuracies(
+    module: nn.Module,
+    novel: NovelTask,
+    heads: Sequence[str],
+    shots: Sequence[int],
+    supports: int,
+) -> dict[str, dict[int, np.ndarray]]:
+    """How often each novel class is told right, `[supports, |N|]` by head and number of shots.
+
+    The support images of `novel` are cut into `supports` sets, each of which is learnt from alone;
+    the test images are the same for all. The first set is the one that selections have seen.
+    """
+    width = max(shots)
+    if novel.shots != supports * width:
+        raise InputError(
+            f"Expected {supports * width} support images of each novel class but got {novel.shots}."
+        )
+    support, test = novel.support_set(), novel.test_set()
+    found = image_features(novel.all_images(), module)
+    learn = found[: len(support)].reshape(len(novel), supports, width, -1).transpose(0, 1)
+    query = found[len(support) :].expand(supports, -1, -1)
+    answers = torch.from_numpy(test.labels).to(found.device)
+    counts = np.bincount(test.labels, minlength=len(novel))
+    results: dict[str, dict[int, np.ndarray]] = {}
+    for name in heads:
+        if name not in known_heads.__all__:
+            known = ", ".join(known_heads.__all__)
+            raise InputError(f"Expected heads of {known} but got {name!r}.")
+        head = getattr(known_heads, name)().to(found.device)
+        results[name] = {}
+        for count in shots:
+            labels = torch.arange(len(novel), device=found.device).repeat_interleave(count)
+            with torch.no_grad():
+                scores = head.scores(learn[:, :, :count].flatten(1, 2), labels, query, len(novel))
+            right = (scores.argmax(-1) == answers).cpu().numpy()
+            correct = [np.bincount(test.labels, row, minlength=len(novel)) for row in right]
+            results[name][count] = np.stack(correct) / counts
+    return results

@@ -16,16 +16,14 @@ from fsl_basesel.selectors.base import seeded
 from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
 from lightning_modules.classifier import BaseClassifier
 from lightning_modules.data import BaseClassDataModule, step_seed
-from lightning_modules.experiments.class_accuracies import class_accuracies
 from lightning_modules.experiments.first_model import (
     FirstCentroids,
     first_centroids,
     selection_support,
 )
-from lightning_modules.experiments.from_settings import data_module
 from lightning_modules.experiments.plan import FORMAT, Trial, digest
 from lightning_modules.experiments.store import ResultStore
-from lightning_modules.experiments.training import train
+from lightning_modules.experiments.training import class_accuracies, data_module, train
 
 SHARES = (1, 3)
 """Values of K at which every selection is compared with the proven bound."""
@@ -191,15 +189,8 @@ def cold_start_run(
 ) -> tuple[ColdStartSelection, NovelEvaluation]:
     """Train in stages on the data of a trial; the files of the run go to `folder`.
 
-    Args:
-        trial: its data, model and training are used.
-        schedule: base classes in each stage.
-        k: K of the selections.
-        folder: made where it is not there.
-        draws: support and test sets to evaluate every stage on.
-
-    Returns:
-        The callbacks, which know what was chosen and measured.
+    Every stage is evaluated on `draws` support and test sets. The callbacks that are returned know
+    what was chosen and measured.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = data_module(trial.data, trial.seed, trial.training, "candidates")

@@ -1,6 +1,6 @@
 """Few-shot classifiers on features: how well can novel classes be told apart?
 
-`NearestCentroid`, `SoftmaxRegression`, `LinearProbe` and `WhitenedCentroid` only evaluate;
+`NearestCentroid`, `SoftmaxRegression` and `WhitenedCentroid` only evaluate;
 `ProtoNet`, `MAML` and `ANIL` evaluate and can be trained on tasks of the base classes. To make one
 of those three, learn2learn must be installed.
 """
@@ -8,7 +8,6 @@ of those three, learn2learn must be installed.
 from lightning_modules.heads.anil import ANIL
 from lightning_modules.heads.base import Head
 from lightning_modules.heads.episodic import EpisodicHead
-from lightning_modules.heads.linear_probe import LinearProbe
 from lightning_modules.heads.maml import MAML
 from lightning_modules.heads.nearest_centroid import NearestCentroid
 from lightning_modules.heads.protonet import ProtoNet
@@ -20,7 +19,6 @@ __all__ = [
     "MAML",
     "EpisodicHead",
     "Head",
-    "LinearProbe",
     "NearestCentroid",
     "ProtoNet",
     "SoftmaxRegression",

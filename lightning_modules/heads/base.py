@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -98,6 +98,14 @@ def class_means(support: Tensor, labels: Tensor, ways: int | None = None) -> Ten
     return member.mT @ support / member.sum(0)[:, None]
 
 
+def one_by_one(
+    scores: Callable[..., Tensor], support: Tensor, labels: Tensor, query: Tensor, ways: int
+) -> Tensor:
+    """Scores of several episodes by a head that takes one at a time."""
+    pairs = zip(support, query, strict=True)
+    return torch.stack([scores(part, labels, mine, ways) for part, mine in pairs])
+
+
 @contextmanager
 def gradients_allowed() -> Iterator[None]:
     """Gradients can be taken inside, even where the Trainer has turned on inference mode.
@@ -109,8 +117,6 @@ def gradients_allowed() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def autocast_off(device: torch.device) -> Iterator[None]:
+def autocast_off(device: torch.device) -> torch.autocast:
     """Single precision inside: small sums over few images are not where half precision pays."""
-    with torch.autocast(device.type, enabled=False):
-        yield
+    return torch.autocast(device.type, enabled=False)

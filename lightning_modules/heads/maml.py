@@ -9,9 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode
-from lightning_modules.heads.base import evaluation_mode, full_precision, gradients_allowed
+from lightning_modules.heads.base import (
+    evaluation_mode,
+    full_precision,
+    gradients_allowed,
+    one_by_one,
+)
 from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods, OptimizerFactory
 from lightning_modules.heads.normalisation import use_support_statistics
 from lightning_modules.requirements import require_learn2learn
@@ -35,12 +41,11 @@ class MAMLMethods(EpisodicMethods):
         optimizer: OptimizerFactory | None = None,
     ) -> None:
         super().__init__(None, shots=shots, lr=lr, optimizer=optimizer)
-        for name, value in (("ways", ways), ("dims", dims), ("inner_lr", inner_lr)):
-            if not value > 0:
-                raise InputError(f"Expected `{name}` to be above 0 but got {value}.")
-        for name, value in (("steps", steps), ("eval_steps", eval_steps or steps)):
-            if value < 1:
-                raise InputError(f"Expected `{name}` to be at least 1 but got {value}.")
+        counts = {"ways": ways, "dims": dims, "steps": steps, "eval_steps": eval_steps or steps}
+        for name, value in counts.items():
+            checks.integer(value, name, 1, None, "")
+        if not inner_lr > 0:
+            raise InputError(f"Expected `inner_lr` to be above 0 but got {inner_lr}.")
         self.ways, self.steps, self.eval_steps = ways, steps, eval_steps or steps
         classifier = torch.nn.Linear(dims, ways)
         torch.nn.init.zeros_(classifier.weight)
@@ -83,8 +88,7 @@ class MAMLMethods(EpisodicMethods):
     def scores(self, support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
         """Logits after adaptation, `[..., Q, ways]`, of images if the backbone adapts."""
         if support.ndim > 2 and not self.adapts_backbone:
-            pairs = zip(support, query, strict=True)
-            return torch.stack([self.scores(part, labels, mine, ways) for part, mine in pairs])
+            return one_by_one(self.scores, support, labels, query, ways)
         with evaluation_mode(self), gradients_allowed():
             clone = self.learner.clone(first_order=True)  # the same values, without the graph
             # Tensors made in inference mode cannot take part in gradients; their clones can.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fsl_basesel.errors import InputError
+from fsl_basesel import checks
 from lightning_modules.episodes import Episode
-from lightning_modules.heads.base import autocast_off, class_means, full_precision
+from lightning_modules.heads.base import autocast_off, class_means, full_precision, one_by_one
 from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods, OptimizerFactory
 from lightning_modules.requirements import require_learn2learn
 
@@ -31,11 +31,7 @@ class ProtoNetMethods(EpisodicMethods):
         optimizer: OptimizerFactory | None = None,
     ) -> None:
         super().__init__(backbone, shots=shots, lr=lr, optimizer=optimizer)
-        if distance not in DISTANCES:
-            raise InputError(
-                f"Expected `distance` to be one of {', '.join(DISTANCES)} but got {distance!r}."
-            )
-        self.distance, self.scale = distance, scale
+        self.distance, self.scale = checks.one_of(distance, DISTANCES, "distance"), scale
         l2l = require_learn2learn()
         function = squared_distances if distance == "euclidean" else distance
         self.classifier = l2l.nn.PrototypicalClassifier(distance=function)
@@ -49,8 +45,7 @@ class ProtoNetMethods(EpisodicMethods):
     def scores(self, support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
         """Negative squared distances, or cosines, `[..., Q, ways]`."""
         if support.ndim > 2:
-            pairs = zip(support, query, strict=True)
-            return torch.stack([self.scores(part, labels, mine, ways) for part, mine in pairs])
+            return one_by_one(self.scores, support, labels, query, ways)
         with autocast_off(query.device):
             self.classifier.fit_(full_precision(support), labels)
             result = self.classifier(full_precision(query))

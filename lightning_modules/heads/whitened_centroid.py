@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fsl_basesel.errors import InputError
-from lightning_modules.heads.base import Head, autocast_off, class_means
+from lightning_modules.heads.base import Head, autocast_off, class_means, one_by_one
 from lightning_modules.heads.nearest_centroid import unit
 
 SHRINKAGE = 0.5
@@ -55,8 +55,7 @@ class WhitenedCentroid(Head):
     def scores(self, support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
         """Cosines, `[..., Q, ways]`."""
         if support.ndim > 2:
-            pairs = zip(support, query, strict=True)
-            return torch.stack([self.scores(part, labels, mine, ways) for part, mine in pairs])
+            return one_by_one(self.scores, support, labels, query, ways)
         with autocast_off(query.device), torch.no_grad():
             support, query = support.double(), query.double()
             means = class_means(support, labels, ways)

@@ -15,7 +15,7 @@ from lightning_modules import BaseClassifier
 from lightning_modules.episodes import Episode, EpisodeSampler
 from lightning_modules.evaluation import evaluate_novel
 from lightning_modules.features import image_features
-from lightning_modules.heads import ANIL, MAML, LinearProbe, NearestCentroid, ProtoNet
+from lightning_modules.heads import ANIL, MAML, NearestCentroid, ProtoNet, SoftmaxRegression
 from tests.lightning_modules.noisy import noisy_task
 
 pairwise = pytest.importorskip("sklearn.metrics.pairwise")
@@ -80,13 +80,13 @@ def test_every_head_and_model_gets_the_same_episodes():
     novel = noisy_task()
     alone = [
         evaluate_novel(model(), novel, [head], 3, 1, 4, episodes=20)[0]
-        for head in (NearestCentroid(), LinearProbe(epochs=5))
+        for head in (NearestCentroid(), SoftmaxRegression())
     ]
     # Another seed of the network, other heads before: nothing of it has a part in the episodes.
     evaluate_novel(BaseClassifier("conv3", seed=9), novel, [NearestCentroid()], 3, 1, 4, episodes=2)
     torch.manual_seed(1)
     together = evaluate_novel(
-        model(), novel, [LinearProbe(epochs=5), NearestCentroid()], 3, 1, 4, episodes=20
+        model(), novel, [SoftmaxRegression(), NearestCentroid()], 3, 1, 4, episodes=20
     )
     assert together == alone[::-1]
 
@@ -94,7 +94,7 @@ def test_every_head_and_model_gets_the_same_episodes():
 @pytest.mark.parametrize("block", [1, 1000, 1 << 24])
 def test_the_size_of_blocks_does_not_matter(block: int, monkeypatch: pytest.MonkeyPatch):
     novel = noisy_task()
-    heads = [NearestCentroid(), LinearProbe(epochs=3)]
+    heads = [NearestCentroid(), SoftmaxRegression()]
     expected = evaluate_novel(model(), novel, heads, 3, 1, 4, episodes=11)
     monkeypatch.setattr("lightning_modules.evaluation.BLOCK_NUMBERS", block)
     assert evaluate_novel(model(), novel, heads, 3, 1, 4, episodes=11) == expected
@@ -107,7 +107,7 @@ def test_the_network_is_left_as_it_was():
     before = {name: value.clone() for name, value in network.state_dict().items()}
     state = torch.get_rng_state()
     evaluate_novel(
-        network, noisy_task(), [NearestCentroid(), LinearProbe(epochs=2)], 3, 1, 4, episodes=3
+        network, noisy_task(), [NearestCentroid(), SoftmaxRegression()], 3, 1, 4, episodes=3
     )
     assert [part.training for part in network.modules()] == modes
     assert torch.equal(torch.get_rng_state(), state)

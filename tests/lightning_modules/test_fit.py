@@ -18,6 +18,7 @@ import fsl_basesel as fb
 from fsl_basesel.cli import fit as flags
 from fsl_basesel.cli import main
 from lightning_modules import cli, found
+from lightning_modules.settings import callbacks_of
 from tests.lightning_modules.photographs import photographs
 from tests.lightning_modules.runs import die, finished, in_process
 
@@ -47,8 +48,7 @@ def settings(*words: str) -> dict[str, Any]:
 
 
 def selection(of: dict[str, Any]) -> dict[str, Any]:
-    chosen = found.selection_of(of)
-    assert chosen is not None
+    (chosen,) = callbacks_of(of, "selection")
     return chosen["init_args"]
 
 

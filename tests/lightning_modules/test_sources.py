@@ -61,7 +61,9 @@ def test_split_classes_draws_the_classes_of_the_data_modules() -> None:
         novel: int | list[str]
         for novel in (5, ["3", "9"]):
             pool, task = split_classes(from_dataset(data), novel, candidates, seed, **drawn)
-            module = DatasetDataModule(data, None, novel, candidates, split_seed=seed, **drawn)
+            module = DatasetDataModule(
+                data, novel_classes=novel, candidate_classes=candidates, split_seed=seed, **drawn
+            )
             assert module.novel is not None
             assert (pool.names, task.names) == (module.pool.names, module.novel.names)
 
@@ -77,12 +79,12 @@ def test_a_data_set_may_hold_the_novel_classes_too_or_another_one_may() -> None:
     one = DatasetDataModule(labelled(8), novel_classes=3, **options)  # type: ignore[arg-type]
     assert one.novel is not None
     assert (len(one.pool), len(one.novel)) == (5, 3)
-    two = DatasetDataModule(labelled(8), labelled(4, first=10), 2, **options)  # type: ignore[arg-type]
+    two = DatasetDataModule(labelled(8), labelled(4, first=10), novel_classes=2, **options)  # type: ignore[arg-type]
     assert two.novel is not None
     assert (len(two.pool), len(two.novel)) == (8, 2)
     assert all(int(name) >= 10 for name in two.novel.names)
     with pytest.raises(InputError, match=r"`novel_classes` from 1 to 4, .* but got 9"):
-        DatasetDataModule(labelled(8), labelled(4, first=10), 9, **options)  # type: ignore[arg-type]
+        DatasetDataModule(labelled(8), labelled(4, first=10), novel_classes=9, **options)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="`pretraining` of at least 1"):
         DatasetDataModule(labelled(8), part="pretraining", **options)  # type: ignore[arg-type]
 

@@ -112,7 +112,7 @@ def test_a_file_that_is_extended_must_be_there_and_not_lead_back(tmp_path: Path)
     [
         ({"methods": {"x": {"method": "magic"}}}, "the method of 'x' to be known"),
         ({"methods": {"x": {"method": "auto", "setting": "hot"}}}, "`setting` of pretrained"),
-        ({"kind": "poem"}, "`kind` to be one of table, study, worth"),
+        ({"kind": "poem"}, "`kind` to be one of table, study"),
         ({"repeats": 0}, "`repeats` of at least 1"),
         ({"colour": "red"}, "unexpected keyword argument 'colour'"),
         ({"datasets": {}}, "at least one data set"),

@@ -1,4 +1,4 @@
-"""Tables, studies and the worth of a class, from results that are known."""
+"""Tables and studies, from results that are known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 from fsl_basesel.data import NovelTask, from_arrays
 from fsl_basesel.errors import InputError
 from fsl_basesel.study import Study, Suggestion
-from lightning_modules.experiments import plan, result_tables, worth
-from lightning_modules.experiments.class_accuracies import class_accuracies
+from lightning_modules.experiments import plan, result_tables
 from lightning_modules.experiments.products import write_products
 from lightning_modules.experiments.store import ResultStore
+from lightning_modules.experiments.training import class_accuracies
 from tests.lightning_modules.experiments.small import small_yaml
 
 
@@ -79,7 +79,7 @@ def test_results_as_csv_have_the_columns_a_report_reads(tmp_path: Path) -> None:
 
 def test_rows_kept_in_one_file_are_taken_up_by_a_later_run(tmp_path: Path) -> None:
     _, rows, store = filled(tmp_path)
-    trials = list(plan.each_trial(rows))
+    trials = plan.each_trial(rows)
     (tmp_path / "out" / "trials" / f"{trials[1].key}.json").unlink()
     store.keep(tmp_path / "rows.jsonl", trials)
     other = ResultStore(tmp_path / "other")
@@ -129,41 +129,6 @@ def test_same_classes_are_told_by_the_classes_and_not_by_the_accuracy(tmp_path: 
     )
     assert len(lines) > 2
     assert all("| +0.00 ± 0.00 | 1 of 2 |" in line for line in lines[2:])
-
-
-def test_worth_of_a_class_on_a_known_curve() -> None:
-    rng = np.random.default_rng(1)
-    lines = []
-    for seed in range(30):
-        for label, m, mean in (
-            ("Random", 25, 0.3), ("Random", 50, 0.4), ("Random", 100, 0.5),
-            ("better", 25, 0.4), ("best", 100, 0.6), ("worse", 50, 0.2),
-        ):  # fmt: skip
-            noise = 0.01 * rng.standard_normal()
-            line = {"head": "h", "shots": 5, "label": label, "m": m, "seed": seed}
-            lines.append(line | {"accuracy": mean + noise})
-    found = {one.label: one for one in worth.equivalent_random_classes(lines, "h", 5)}
-    assert found["better"].random == pytest.approx(50, rel=0.05)
-    assert found["better"].low < 50 < found["better"].high
-    assert found["better"].high - found["better"].low < 10
-    assert found["best"].random == float("inf")
-    assert found["worse"].random == 0
-    text = worth.markdown(list(found.values()))
-    assert "more than tried" in text
-    assert (
-        worth.equivalent_random_classes(
-            [line for line in lines if line["label"] != "Random"], "h", 5
-        )
-        == []
-    )
-
-
-def test_an_experiment_of_worth_draws_its_curve(tmp_path: Path) -> None:
-    experiment, rows, store = filled(tmp_path, kind="worth", m=[2, 4, 8])
-    text, written = write_products(experiment, rows, store)
-    assert "\n\n## What a chosen class is worth: plain" in text
-    drawn = {path.name for path in written if path.suffix in (".png", ".svg")}
-    assert {"accuracy-plain.png", "accuracy-plain.svg", "accuracy-fine.png"} <= drawn
 
 
 def test_a_study_leaves_a_suggestion_that_select_can_read(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import fsl_basesel as fb
 from fsl_basesel.errors import InputError
 from lightning_modules.experiments import plan, runner, trial
 from lightning_modules.experiments.first_model import first_centroids
-from lightning_modules.experiments.from_settings import build, data_module
 from lightning_modules.experiments.products import write_products
 from lightning_modules.experiments.store import ResultStore
+from lightning_modules.experiments.training import data_module
+from lightning_modules.settings import build
 from tests.lightning_modules.experiments.small import small_yaml
 
 
@@ -146,7 +147,7 @@ def test_finished_trials_are_not_run_again_and_damaged_ones_are(
     _, rows = loaded(tmp_path, repeats=1)
     store, ran = ResultStore(tmp_path / "out"), []
     monkeypatch.setattr(trial, "run_trial", lambda one, _: ran.append(one.key) or {"fine": True})
-    trials = list(plan.each_trial(rows))
+    trials = plan.each_trial(rows)
     assert runner.run_all(trials, store) == []
     assert len(ran) == len(trials) == 4
     assert runner.run_all(trials, store) == []
@@ -161,7 +162,7 @@ def test_one_that_fails_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, rows = loaded(tmp_path, repeats=1)
-    trials = list(plan.each_trial(rows))
+    trials = plan.each_trial(rows)
 
     def fail_first(one: plan.Trial, _: ResultStore) -> dict:
         if one == trials[0]:
@@ -243,7 +244,7 @@ def processes_of(session: int) -> list[str]:
 
 def test_side_by_side_gives_what_one_after_another_gives(tmp_path: Path) -> None:
     experiment, rows = loaded(tmp_path, datasets={"plain": {"init_args": {"domain": "plain"}}})
-    trials = list(plan.each_trial(rows))
+    trials = plan.each_trial(rows)
     tables = []
     for jobs in (1, 2):
         store = ResultStore(tmp_path / f"jobs{jobs}")

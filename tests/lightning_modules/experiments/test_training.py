@@ -14,8 +14,7 @@ from lightning_modules.callbacks import ColdStartSelection
 from lightning_modules.classifier import one_cycle
 from lightning_modules.data import epoch_batches
 from lightning_modules.experiments import plan
-from lightning_modules.experiments.from_settings import data_module
-from lightning_modules.experiments.training import min_epoch_images, train
+from lightning_modules.experiments.training import data_module, min_epoch_images, train
 from tests.lightning_modules.experiments.small import small_yaml
 
 

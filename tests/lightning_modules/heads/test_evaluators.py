@@ -11,7 +11,6 @@ from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode, EpisodeSampler, split_task
 from lightning_modules.heads import (
     Head,
-    LinearProbe,
     NearestCentroid,
     SoftmaxRegression,
     WhitenedCentroid,
@@ -22,7 +21,7 @@ linear_model = pytest.importorskip("sklearn.linear_model")
 neighbors = pytest.importorskip("sklearn.neighbors")
 pairwise = pytest.importorskip("sklearn.metrics.pairwise")
 
-EVALUATORS = [NearestCentroid(), SoftmaxRegression(), LinearProbe(epochs=30)]
+EVALUATORS = [NearestCentroid(), SoftmaxRegression()]
 KINDS = [{"ways": 5, "shots": 1}, {"ways": 5, "shots": 5}, {"ways": 12, "shots": 5}]
 
 
@@ -69,24 +68,6 @@ def test_softmax_regression_on_raw_features_is_that_of_scikit_learn(episodes):
     np.testing.assert_allclose(head(episode).softmax(-1).numpy(), expected, atol=2e-5)
 
 
-def test_a_linear_probe_comes_close_to_the_optimum(episodes):
-    agreement = []
-    for episode in episodes(5, 5, count=10):
-        exact = SoftmaxRegression(weight_decay=1e-2)(episode)
-        trained = LinearProbe(weight_decay=1e-2, epochs=200)(episode)
-        agreement.append((exact.argmax(-1) == trained.argmax(-1)).double().mean())
-        assert torch.allclose(exact.softmax(-1), trained.softmax(-1), atol=0.02)
-    assert torch.stack(agreement).mean() > 0.98
-
-
-def test_a_linear_probe_depends_on_its_seed_alone(episodes):
-    episode = episodes(12, 8)[0]
-    first = LinearProbe(epochs=2, batch_size=16)(episode)
-    torch.manual_seed(123)
-    assert torch.equal(LinearProbe(epochs=2, batch_size=16)(episode), first)
-    assert not torch.equal(LinearProbe(epochs=2, batch_size=16, seed=1)(episode), first)
-
-
 @pytest.mark.parametrize("head", EVALUATORS, ids=lambda head: head.name)
 def test_many_episodes_at_once_give_what_each_gives_alone(features, head: Head):
     inputs, labels = features
@@ -123,7 +104,7 @@ def test_low_precision_features_and_autocast_change_little(episodes, head, dtype
         assert abs(head.accuracy(moved).cpu() - exact) <= 2 / len(query)
 
 
-@pytest.mark.parametrize("head_class", [NearestCentroid, SoftmaxRegression, LinearProbe])
+@pytest.mark.parametrize("head_class", [NearestCentroid, SoftmaxRegression])
 def test_a_backbone_runs_in_evaluation_mode_and_is_left_as_it_was(tasks, small_net, head_class):
     network = small_net()
     network.layers[1].eval()  # one layer is frozen by its owner
@@ -146,21 +127,13 @@ def test_features_of_length_zero_are_no_error():
     support = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
     scores = NearestCentroid().scores(support, torch.tensor([0, 1]), support, ways=2)
     assert scores.tolist() == [[0.0, 0.0], [0.0, 1.0]]
-    for head in (SoftmaxRegression(), LinearProbe(epochs=2)):
-        assert bool(head.scores(support, torch.tensor([0, 1]), support, ways=2).isfinite().all())
+    scores = SoftmaxRegression().scores(support, torch.tensor([0, 1]), support, ways=2)
+    assert bool(scores.isfinite().all())
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: SoftmaxRegression(weight_decay=0),
-        lambda: LinearProbe(lr=0),
-        lambda: LinearProbe(momentum=1),
-    ],
-)
-def test_settings_without_sense_are_refused(make):
+def test_settings_without_sense_are_refused():
     with pytest.raises(InputError, match="Expected `"):
-        make()
+        SoftmaxRegression(weight_decay=0)
 
 
 class Quadratics(nn.Module):

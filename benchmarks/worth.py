@@ -1,7 +1,15 @@
-"""How many randomly chosen classes is a selected class worth? Accuracy against m, both ways."""
+"""How many randomly chosen classes is a selected class worth? Accuracy against m, both ways.
+
+    fsl-basesel reproduce worth-glyphs --only fine
+    python benchmarks/worth.py runs/reproduce/worth-glyphs/results.csv
+
+Prints a table for each data set, and draws accuracy against m beside the file.
+"""
 
 from __future__ import annotations
 
+import argparse
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,3 +177,29 @@ def markdown(rows: Sequence[Worth]) -> str:
 
 def _number(value: float, digits: int = 0) -> str:
     return "more than tried" if value == float("inf") else f"{value:.{digits}f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("results", type=Path, help="results.csv of an experiment with several m")
+    parser.add_argument("--head", default="NearestCentroid")
+    parser.add_argument("--shots", type=int, default=5)
+    args = parser.parse_args()
+    with open(args.results, newline="", encoding="utf-8") as file:
+        kinds = {"m": int, "seed": int, "shots": int, "accuracy": float}
+        rows = [
+            {name: kinds.get(name, str)(value) for name, value in row.items()}
+            for row in csv.DictReader(file)
+        ]
+    for domain in dict.fromkeys(row["domain"] for row in rows):
+        mine = [row for row in rows if row["domain"] == domain]
+        title = f"{domain}, {args.head}, {args.shots}-shot"
+        found = equivalent_random_classes(mine, args.head, args.shots)
+        print(f"## What a chosen class is worth: {title}\n\n{markdown(found)}\n")
+        path = args.results.parent / f"accuracy-{domain}"
+        for written in draw(mine, args.head, args.shots, title, path):
+            print(f"Saved {written}")
+
+
+if __name__ == "__main__":
+    main()
