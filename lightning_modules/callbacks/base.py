@@ -19,6 +19,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, TypeVar
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
@@ -65,6 +66,12 @@ class SelectionCallback(pl.Callback):
             General Selection); None is all alike.
         cost: difficulty of obtaining each candidate, in the order of the pool.
         mu: weight of `cost`.
+        budget: what the chosen classes may cost together; only for a single selection.
+        exclude: classes of the pool, by name, that cannot be had.
+        include: classes of the pool, by name, that must be chosen; they count towards m.
+        groups: group of each candidate, in the order of the pool; None takes the pool's own.
+        at_most: how many classes of a group there may be, one number or one for each group.
+        at_least: how many classes of a group there must be, from the first stage on.
         certify: attach a proven upper bound to every selection.
         device: where the method runs if it can use a GPU; `auto` is the Trainer's if that is one.
         features: attribute of the model that turns images into features.
@@ -87,6 +94,12 @@ class SelectionCallback(pl.Callback):
         weights: Sequence[float] | None = None,
         cost: Sequence[float] | None = None,
         mu: float = 0.0,
+        budget: float | None = None,
+        exclude: Sequence[str] = (),
+        include: Sequence[str] = (),
+        groups: Sequence[str | None] | None = None,
+        at_most: int | dict[str, int] | None = None,
+        at_least: int | dict[str, int] | None = None,
         certify: bool = True,
         device: str = "auto",
         features: str = "features",
@@ -103,6 +116,21 @@ class SelectionCallback(pl.Callback):
         self.similarity = known_similarity(similarity)
         self.weights = None if weights is None else [float(value) for value in weights]
         self.cost = None if cost is None else [float(value) for value in cost]
+        if cost is not None and budget is None and not mu:
+            raise InputError(
+                "Expected `cost` with a budget, as a penalty (`mu` > 0), or both, but got neither; "
+                "add one of them, or leave `cost` out."
+            )
+        limits: dict[str, Any] = {
+            "budget": budget,
+            "exclude": tuple(exclude) or None,
+            "include": tuple(include) or None,
+            "groups": None if groups is None else tuple(groups),
+            "at_most": at_most,
+            "at_least": at_least,
+        }
+        self.limits = {name: value for name, value in limits.items() if value is not None}
+        """Budget, exclude, include, groups, at_most and at_least, those that were given."""
         self.certify, self.device, self.features = certify, device, features
         self.seed = checks.integer(seed, "seed", 0, None, "")
         self.dirpath = None if dirpath is None else Path(dirpath)
@@ -147,9 +175,36 @@ class SelectionCallback(pl.Callback):
             weights=self.weights,
             cost=self.cost,
             mu=self.mu,
+            **self.problem_limits(self.data.class_numbers),
             names=candidates.names,
             novel_names=None if target is None else target.names,
             similarity=self.similarity,
+        )
+
+    def problem_limits(self, inside: Sequence[int]) -> dict[str, Any]:
+        """The limits as a `SelectionProblem` takes them; what is in already need not be chosen."""
+        assert self.data is not None
+        pool, found = self.data.pool, dict(self.limits)
+        for name in {"exclude", "include"} & set(found):
+            found[name] = pool.source.positions(found[name])
+        found["include"] = [u for u in found.get("include", ()) if u not in inside]
+        if {"at_most", "at_least"} & set(found):
+            found.setdefault("groups", pool.groups)
+        return found
+
+    def nothing_known(self, m: int, inside: Sequence[int]) -> SelectionProblem:
+        """A problem with these limits in which all candidates are alike; `inside` is B_s."""
+        assert self.data is not None
+        names = self.data.pool.names
+        return SelectionProblem(
+            np.zeros((1, len(names))),
+            m,
+            k=1,
+            selected=inside,
+            cost=self.cost if "budget" in self.limits else None,
+            **self.problem_limits(inside),
+            names=names,
+            novel_names=["not known yet"],
         )
 
     def select(self, trainer: pl.Trainer, problem: SelectionProblem) -> Selection:
@@ -176,13 +231,15 @@ class SelectionCallback(pl.Callback):
     def settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed, as plain types.
 
-        The paper's similarity and equal weights are not named: checkpoints from before there were
-        others have none.
+        The paper's similarity, equal weights and no limits are not named: checkpoints from before
+        there were others have none.
         """
         name = getattr(self.similarity, "__qualname__", self.similarity)
         other = {} if name == "cosine" else {"similarity": str(name)}
         if self.weights is not None:
             other["weights"] = fingerprint([repr(self.weights)])
+        if self.limits:
+            other["limits"] = fingerprint([repr(sorted(self.limits.items()))])
         return other | {
             "callback": type(self).__name__,
             "schedule": list(self.schedule.sizes),
@@ -255,6 +312,7 @@ class SelectionCallback(pl.Callback):
         self.data, self.stage_state, self.records, self._stage_begins = data, None, [], False
         self._model = _described(pl_module)
         data.clear_classes()
+        self._require_limits_possible()
         data.capacity = self.schedule.sizes[-1]
         data.chooser = partial(self._choose_if_due, trainer, pl_module)
         io = trainer.strategy.checkpoint_io
@@ -270,6 +328,14 @@ class SelectionCallback(pl.Callback):
         compatibility.warn_of_early_end(
             trainer, self.schedule, self.epochs_planned(StageState(0, 0))
         )
+
+    def _require_limits_possible(self) -> None:
+        """Refuse limits that some stage cannot keep to, before anything is trained."""
+        assert self.data is not None
+        if self.limits:
+            inside = self.data.pool.source.positions(self.selected)
+            for size in self.schedule.sizes:
+                self.nothing_known(size - len(inside), inside)
 
     def _choose_if_due(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Called before every loader: begin the first stage, or the next one if it is time."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 from torch import Tensor
 
-from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import RandomSelection, Selector
 from lightning_modules.both import kinds
@@ -48,8 +47,9 @@ class ColdStartSelection(SelectionCallback):
         extractor: network that chooses the first classes, as in `SelectBaseClasses`; None draws
             them at random.
         options: those of `SelectionCallback`: `similarity`, `selected` (classes that are in the
-            first stage anyway), `general`, `cost`, `mu`, `certify`, `device`, `features`, `seed`
-            (also of the first classes and of the weights of new models), `dirpath`, `verbose`.
+            first stage anyway), `general`, `weights`, `cost`, `mu`, `exclude`, `include`,
+            `groups`, `at_most`, `at_least`, `certify`, `device`, `features`, `seed` (also of the
+            first classes and of the weights of new models), `dirpath`, `verbose`.
 
     Example:
         >>> callback = ColdStartSelection(schedule=(50, 100), epochs_per_stage=(10, 20), k=1)
@@ -71,6 +71,11 @@ class ColdStartSelection(SelectionCallback):
     ) -> None:
         stages = Schedule.of(schedule, epochs_per_stage)
         super().__init__(stages, k, lam, method, **options)
+        if "budget" in self.limits:
+            raise InputError(
+                "Expected no `budget` for ColdStartSelection, whose schedule says how many classes "
+                "each stage has, but got one; use SelectBaseClasses(m, budget=...) or at_most."
+            )
         self.warm_start, self.extractor = warm_start, extractor
         self._initial: dict[str, Tensor] | None = None
 
@@ -95,21 +100,10 @@ class ColdStartSelection(SelectionCallback):
         if stage == 0 and self.extractor is not None:
             return self.select(trainer, self.problem(trainer, pl_module, m, self.extractor))
         if stage == 0:
-            return RandomSelection().select(self._nothing_known(m), self.seed)
+            return RandomSelection().select(
+                self.nothing_known(m, self.data.class_numbers), self.seed
+            )
         return self.select(trainer, self.problem(trainer, pl_module, m))
-
-    def _nothing_known(self, m: int) -> SelectionProblem:
-        """A problem in which all candidates are alike; nothing has been learnt yet."""
-        assert self.data is not None
-        names = self.data.pool.names
-        return SelectionProblem(
-            np.zeros((1, len(names))),
-            m,
-            k=1,
-            selected=self.data.class_numbers,
-            names=names,
-            novel_names=["not known yet"],
-        )
 
     def end_stage(self, trainer: pl.Trainer) -> bool:
         """End the stage after this epoch; False in the last stage, which ends with the run."""

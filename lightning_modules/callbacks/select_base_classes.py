@@ -8,6 +8,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from fsl_basesel import checks
+from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import Selector
 from lightning_modules.callbacks.base import SelectionCallback
@@ -23,7 +24,8 @@ class SelectBaseClasses(SelectionCallback):
     candidates stand for it: General Selection.
 
     Args:
-        m: how many classes to choose.
+        m: how many classes to choose, 100 by default; with a budget how many at most, and then it
+            has to be given: the head of the model has room for so many.
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
@@ -31,8 +33,9 @@ class SelectBaseClasses(SelectionCallback):
             `BaseClassifier` checkpoint, or a name that `fsl_basesel.backbones.load_backbone` takes,
             such as "efficientnet-lite0"; None is the model that is trained.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
-        options: those of `SelectionCallback`: `similarity`, `general`, `cost`, `mu`, `certify`,
-            `device`, `features` (of the extractor), `seed`, `dirpath`, `verbose`.
+        options: those of `SelectionCallback`: `similarity`, `general`, `weights`, `cost`, `mu`,
+            `budget`, `exclude`, `include`, `groups`, `at_most`, `at_least`, `certify`, `device`,
+            `features` (of the extractor), `seed`, `dirpath`, `verbose`.
 
     Example:
         >>> callback = SelectBaseClasses(m=100, k=3, method="greedy-target")
@@ -42,7 +45,7 @@ class SelectBaseClasses(SelectionCallback):
 
     def __init__(
         self,
-        m: int = 100,
+        m: int | None = None,
         k: int = 3,
         lam: float = 0.0,
         method: str | Selector = "auto",
@@ -51,7 +54,12 @@ class SelectBaseClasses(SelectionCallback):
         selected: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        self.m = checks.integer(m, "m", 1, None, "")
+        if m is None and options.get("budget") is not None:
+            raise InputError(
+                "Expected `m` with a budget, as the head of the model needs a number of classes, "
+                "but got none; say how many classes there may be at most."
+            )
+        self.m = checks.integer(100 if m is None else m, "m", 1, None, "")
         # Its one stage lasts as long as the Trainer says.
         schedule = Schedule.of((len(selected) + self.m,), 1)
         super().__init__(schedule, k, lam, method, selected=selected, **options)
@@ -69,4 +77,11 @@ class SelectBaseClasses(SelectionCallback):
 
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """Select by the features of the extractor."""
-        return self.select(trainer, self.problem(trainer, pl_module, self.m, self.extractor))
+        problem = self.problem(trainer, pl_module, self.m, self.extractor)
+        selection = self.select(trainer, problem)
+        if not selection.indices and not self.selected:
+            raise InputError(
+                "Expected limits within which at least one class can be chosen but the budget of "
+                f"{problem.budget:g} buys none; raise it."
+            )
+        return selection

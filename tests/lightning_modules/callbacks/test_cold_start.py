@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pytorch_lightning.loggers import CSVLogger
 
 import fsl_basesel as fb
 from fsl_basesel.data import ClassPool, glyphs
+from fsl_basesel.errors import InputError
 from lightning_modules import BaseClassDataModule, BaseClassifier, ColdStartSelection
 from lightning_modules.data import step_seed
 from lightning_modules.features import image_centroids
@@ -131,6 +133,28 @@ def test_each_selection_is_that_of_the_model_of_the_stage_before(tmp_path: Path)
         )
         expected = fb.select(problem, "greedy-target").indices
         assert list(data.class_numbers[SCHEDULE[stage - 1] : SCHEDULE[stage]]) == expected
+
+
+def test_limits_hold_in_every_stage(tmp_path: Path) -> None:
+    groups, data = ["a", "b", "c"] * 4, tiny_data()
+    limits = {"groups": groups, "at_most": 3, "at_least": {"c": 1}}
+    names = {"exclude": ["base 5"], "include": ["base 7"]}
+    callback = tiny_cold_start(schedule=(3, 5, 9), epochs_per_stage=1, **limits, **names)
+    tiny_trainer(tmp_path, callback, limit_train_batches=1).fit(tiny_model(), data)
+    chosen = list(data.class_numbers)
+    assert len(chosen) == 9
+    assert 5 not in chosen
+    assert 7 in chosen[:3]
+    assert "c" in {groups[u] for u in chosen[:3]}
+    assert Counter(groups[u] for u in chosen) == {"a": 3, "b": 3, "c": 3}
+    assert callback.settings()["limits"] != tiny_cold_start(**names).settings()["limits"]
+    assert "limits" not in tiny_cold_start().settings()
+    with pytest.raises(InputError, match="no `budget` for ColdStartSelection"):
+        tiny_cold_start(budget=5.0)
+    trainer = tiny_trainer(tmp_path)
+    trainer.callbacks.append(tiny_cold_start(schedule=(3, 10), epochs_per_stage=1, **limits))
+    with pytest.raises(InputError, match="m to be at most 9, the classes that `at_most`"):
+        trainer.fit(tiny_model(), tiny_data())
 
 
 def test_a_stage_begins_with_a_new_model_and_a_new_optimizer(tmp_path: Path) -> None:

@@ -99,6 +99,43 @@ def test_novel_classes_count_by_their_weights(tmp_path: Path) -> None:
         fitted(tmp_path / "other", SelectBaseClasses(3, 1, weights=[1.0], verbose=False))
 
 
+COSTS = [1.0, 3.0, 2.0] * 4
+GROUPS = ["even", "odd"] * 6
+
+
+def test_a_budget_and_limits_are_kept_to(tmp_path: Path) -> None:
+    names = tiny_pool().names
+    limits = {"budget": 7.0, "cost": COSTS, "groups": GROUPS, "at_most": {"even": 2}}
+    expected = expected_choice(tiny_model(), 6, 1, exclude=[1], include=[4], **limits)
+    options = {"exclude": [names[1]], "include": [names[4]]} | limits
+    callback = SelectBaseClasses(6, 1, **options, verbose=False)
+    data = fitted(tmp_path, callback)
+    assert list(data.class_numbers) == expected
+    assert 0 < len(expected) < 6 == data.capacity  # the head has room for m, the budget buys fewer
+    assert 4 in expected
+    kept = fb.Selection.load(tmp_path / "selection-stage-1.json")
+    assert kept.spent == sum(COSTS[u] for u in expected) <= 7.0
+    other = SelectBaseClasses(6, 1, **options | {"budget": 8.0})
+    assert callback.settings()["limits"] != other.settings()["limits"]
+    assert "limits" not in SelectBaseClasses(6).settings()
+
+
+def test_limits_that_cannot_work_are_refused_before_training(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="`m` with a budget"):
+        SelectBaseClasses(budget=5.0)
+    with pytest.raises(InputError, match="`cost` with a budget"):
+        SelectBaseClasses(5, cost=COSTS)
+    refused: list[tuple[str, dict[str, Any]]] = [
+        ("already in", {"selected": ["base 2"], "exclude": ["base 2"]}),
+        ("to be at most 4, the classes that", {"groups": GROUPS, "at_most": 2}),
+        ("buys none; raise it", {"budget": 0.5}),
+        ("a budget of at least 1", {"budget": 0.5, "include": ["base 3"]}),
+    ]
+    for message, limits in refused:
+        with pytest.raises(InputError, match=message):
+            fitted(tmp_path, SelectBaseClasses(5, 1, **limits, verbose=False))
+
+
 def test_the_model_needs_no_features_where_another_has_them(tmp_path: Path) -> None:
     class Bare(pl.LightningModule):
         def __init__(self) -> None:
