@@ -30,7 +30,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         >>> double(21)
         42
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # "cannot cache function: no locator available"

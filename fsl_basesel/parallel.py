@@ -17,6 +17,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 ROWS = 256  # novel classes whose sums are taken together, whatever the number of processes
+COLUMN_BLOCK = 1024  # candidates a thread takes at a time
 
 # One pool a process: a forked child (DataLoader worker, DDP rank) cannot use its parent's threads
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}

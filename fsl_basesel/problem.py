@@ -17,7 +17,7 @@ from fsl_basesel.checks import ArrayLike, is_tensor
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
 from fsl_basesel.limits import Limits, group_labels, group_numbers
-from fsl_basesel.parallel import map_blocks
+from fsl_basesel.parallel import COLUMN_BLOCK, map_blocks
 from fsl_basesel.similarity import (
     ClassCentroids,
     SimilarityFunction,
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-# Columns a thread takes at a time; fixed, so results do not depend on the number of threads.
-COLUMN_BLOCK = 1024
 # Relative to the terms of a float64 sum, what rounding may make of it.
 ROUNDING = 1e-12
 # What to do about a matrix that is too large.
@@ -582,16 +580,11 @@ class SelectionProblem:
     def excess(self, kth: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Weighted sums of max(f - kth, 0) over the blocks of rows here, for columns `which`."""
         sums = np.empty((len(self.rows.blocks), len(which)))
-        threshold = np.ascontiguousarray(kth)
+        data = self.by_candidate, which
+        against = np.ascontiguousarray(kth), self.row_weights, sums
 
         def work(start: int, stop: int) -> None:
-            topk.excess_all(
-                self.by_candidate,
-                which[start:stop],
-                threshold,
-                self.row_weights,
-                sums[:, start:stop],
-            )
+            topk.excess(*data, start, stop, *against, np.empty(topk.LANES))
 
         map_blocks(work, len(which), COLUMN_BLOCK)
         return sums

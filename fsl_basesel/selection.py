@@ -19,7 +19,6 @@ from fsl_basesel.compiled import kernel
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_json, reading, write_text
-from fsl_basesel.parallel import ROWS
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 
 if TYPE_CHECKING:
@@ -350,12 +349,12 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     local = np.empty((len(problem.rows.blocks), len(indices)))
     for at, u in enumerate(indices):
         local[:, at : at + 1] = problem.excess(value[:, -2], added[at : at + 1])
-        topk.insert(problem.by_candidate, u, value, index)
+        topk.insert(problem.by_candidate, [u], value, index)
     excess = problem.rows.sum(local)
     value, index = problem.rows.all(value), problem.rows.all(index)
-    lost = np.empty((-(-problem.n_novel // ROWS), problem.n_candidates))
     weight = problem.rows.all(problem.row_weights)
-    topk.losses(value, index, np.arange(problem.n_candidates), weight, lost)
+    every = np.arange(problem.n_candidates)
+    lost = topk.losses(value, index, every, weight, problem.n_candidates)
     total = Rows.here(problem.n_novel).sum(lost)
     serves = _served_by(value, index, problem.depth)
     chosen = tuple(

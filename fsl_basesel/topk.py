@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from fsl_basesel.compiled import kernel
-from fsl_basesel.parallel import ROWS
+from fsl_basesel.parallel import COLUMN_BLOCK, ROWS, map_blocks
 
-LANES = 64  # partial sums of `excess`
+LANES = 64  # partial sums of a block of rows in `excess`
 
 
 def empty_state(n_novel: int, depth: int, floor: float) -> tuple[np.ndarray, np.ndarray]:
@@ -30,42 +30,22 @@ def state_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The state in which exactly `members` are in."""
     value, index = empty_state(columns.shape[1], depth, floor)
-    insert_all(columns, np.asarray(members, np.int64), value, index)
+    insert(columns, members, value, index)
     return value, index
 
 
-@kernel
-def insert(columns: np.ndarray, u: int, value: np.ndarray, index: np.ndarray) -> None:
-    """Bring column `u` into the state; O(|N|) and O(depth) more for each row it enters."""
-    last = value.shape[1] - 1
-    for n in range(value.shape[0]):
-        similarity = np.float64(columns[u, n])
-        at = last
-        if similarity < value[n, at]:
-            continue
-        if similarity == value[n, at] and -1 < index[n, at] < u:
-            continue
-        while at > 0 and (
-            similarity > value[n, at - 1]
-            or (similarity == value[n, at - 1] and not (-1 < index[n, at - 1] < u))
-        ):
-            value[n, at] = value[n, at - 1]
-            index[n, at] = index[n, at - 1]
-            at -= 1
-        value[n, at] = similarity
-        index[n, at] = u
-
-
-@kernel
-def insert_all(
-    columns: np.ndarray, members: np.ndarray, value: np.ndarray, index: np.ndarray
+def insert(
+    columns: np.ndarray,
+    which: np.ndarray | list[int],
+    value: np.ndarray,
+    index: np.ndarray,
+    rows: np.ndarray | None = None,
 ) -> None:
-    """Bring every column of `members` into the state."""
-    for u in members:
-        insert(columns, u, value, index)
+    """Bring the columns `which` into the state, in all rows or in `rows`."""
+    rows = np.arange(len(value)) if rows is None else rows
+    _insert(columns, np.asarray(which, np.int64), rows, value, index)
 
 
-@kernel
 def remove(
     columns: np.ndarray,
     v: int,
@@ -76,111 +56,116 @@ def remove(
 ) -> None:
     """Take column `v` out; `members` are the columns that stay.
 
-    Rows that had `v` lose an entry at the end of their list; it is found again by one look through
-    `members`, so a removal costs O(|members|) for each row `v` was listed in.
+    The rows that list `v` are made again from `members`.
     """
+    rows = np.flatnonzero((index == v).any(axis=1))
+    value[rows], index[rows] = floor, -1
+    insert(columns, members, value, index, rows)
+
+
+def losses(
+    value: np.ndarray, index: np.ndarray, where: np.ndarray, weight: np.ndarray, count: int
+) -> np.ndarray:
+    """`out[block, where[u]]` = what the top-k sums of a block lose if column `u` is dropped.
+
+    The state is one deeper than k. `where` is the place of each column in `out`, and `count` its
+    width.
+    """
+    rows, k = len(value), value.shape[1] - 1
+    blocks = -(-rows // ROWS)
+    listed = index[:, :k]  # what is missing, at the end of a list, loses 0
+    place = np.where(listed < 0, 0, where[listed]) + (np.arange(rows) // ROWS * count)[:, None]
+    loss = weight[:, None] * (value[:, :k] - value[:, k:])
+    sums = np.bincount(place.ravel(), loss.ravel(), blocks * count)
+    return sums[: blocks * count].reshape(blocks, count)
+
+
+@kernel
+def _insert(
+    columns: np.ndarray, which: np.ndarray, rows: np.ndarray, value: np.ndarray, index: np.ndarray
+) -> None:
+    """`insert`: O(rows) for each column, and O(depth) more for each row it enters."""
     last = value.shape[1] - 1
-    for n in range(value.shape[0]):
-        at = 0
-        while at <= last and index[n, at] != v:
-            at += 1
-        if at > last:
-            continue
-        while at < last:
-            value[n, at] = value[n, at + 1]
-            index[n, at] = index[n, at + 1]
-            at += 1
-        value[n, last] = floor
-        index[n, last] = -1
-        if last > 0 and index[n, last - 1] == -1:
-            continue  # the row already lists every member
-        best, who = floor, -1
-        for u in members:
+    for i in range(len(which)):
+        u = which[i]
+        for r in range(len(rows)):
+            n = rows[r]
             similarity = np.float64(columns[u, n])
-            if similarity < best or (similarity == best and -1 < who < u):
+            if similarity < value[n, last]:
                 continue
-            listed = False
-            for j in range(last):
-                if index[n, j] == u:
-                    listed = True
-                    break
-            if not listed:
-                best, who = similarity, u
-        value[n, last] = best
-        index[n, last] = who
+            at = last + 1
+            while at > 0 and (
+                similarity > value[n, at - 1]
+                or (similarity == value[n, at - 1] and not -1 < index[n, at - 1] < u)
+            ):
+                at -= 1
+                if at < last:
+                    value[n, at + 1] = value[n, at]
+                    index[n, at + 1] = index[n, at]
+            if at <= last:
+                value[n, at] = similarity
+                index[n, at] = u
 
 
 @kernel
 def excess(
-    column: np.ndarray, threshold: np.ndarray, weight: np.ndarray, lanes: np.ndarray
-) -> float:
-    """Sum over the rows of a block of weight * max(column - threshold, 0); `lanes` is scratch.
-
-    Row n adds to lane n mod 64 and the lanes are added pairwise: the loop over lanes is vector
-    code, three times as fast as one running sum, and the order of additions is still fixed.
-    """
-    count = lanes.shape[0]
-    whole = column.shape[0] - column.shape[0] % count
-    lanes[:] = 0.0
-    for start in range(0, whole, count):
-        similarities = column[start : start + count]
-        thresholds = threshold[start : start + count]
-        weights = weight[start : start + count]
-        for lane in range(count):
-            above = np.float64(similarities[lane]) - thresholds[lane]
-            lanes[lane] += weights[lane] * (above if above > 0.0 else 0.0)
-    half = count // 2
-    while half >= 1:
-        for lane in range(half):
-            lanes[lane] += lanes[lane + half]
-        half //= 2
-    total = lanes[0]
-    for n in range(whole, column.shape[0]):
-        total += weight[n] * max(np.float64(column[n]) - threshold[n], 0.0)
-    return total
-
-
-@kernel
-def excess_all(
     columns: np.ndarray,
     which: np.ndarray,
+    start: int,
+    stop: int,
     threshold: np.ndarray,
     weight: np.ndarray,
     out: np.ndarray,
+    lanes: np.ndarray,
 ) -> None:
-    """`out[block, i]` = `excess` of column `which[i]` in a block of rows."""
-    lanes = np.empty(LANES)
-    for i in range(which.shape[0]):
+    """`out[block, i]` = sum over a block of rows of weight * max(column `which[i]` - threshold, 0).
+
+    For i from `start` to `stop`. Row n adds to lane n mod 64 and the lanes are added pairwise: the
+    loop over lanes is vector code, three times as fast as one running sum, and the order of
+    additions is still fixed. `lanes` is scratch of that size.
+    """
+    for i in range(start, stop):
         column = columns[which[i]]
         for block in range(out.shape[0]):
-            start, stop = block * ROWS, min((block + 1) * ROWS, column.shape[0])
-            out[block, i] = excess(
-                column[start:stop], threshold[start:stop], weight[start:stop], lanes
-            )
+            first = block * ROWS
+            end = min(first + ROWS, len(column))
+            whole = end - (end - first) % LANES
+            lanes[:] = 0.0
+            for at in range(first, whole, LANES):
+                similarities = column[at : at + LANES]
+                thresholds = threshold[at : at + LANES]
+                weights = weight[at : at + LANES]
+                for lane in range(LANES):
+                    above = np.float64(similarities[lane]) - thresholds[lane]
+                    lanes[lane] += weights[lane] * (above if above > 0.0 else 0.0)
+            half = LANES // 2
+            while half >= 1:
+                for lane in range(half):
+                    lanes[lane] += lanes[lane + half]
+                half //= 2
+            total = lanes[0]
+            for n in range(whole, end):
+                above = np.float64(column[n]) - threshold[n]
+                total += weight[n] * (above if above > 0.0 else 0.0)
+            out[block, i] = total
 
 
-@kernel
 def count_above(columns: np.ndarray, which: np.ndarray, threshold: np.ndarray) -> np.ndarray:
     """For every row, how many of the columns `which` lie above its threshold."""
-    count = np.zeros(threshold.shape[0], np.int64)
-    for u in which:
-        for n in range(threshold.shape[0]):
-            count[n] += columns[u, n] > threshold[n]
-    return count
+
+    def work(start: int, stop: int) -> np.ndarray:
+        count = np.zeros(len(threshold), np.int64)
+        _count_above(columns, which[start:stop], threshold, count)
+        return count
+
+    return sum(map_blocks(work, len(which), COLUMN_BLOCK), np.zeros(len(threshold), np.int64))
 
 
 @kernel
-def losses(
-    value: np.ndarray, index: np.ndarray, where: np.ndarray, weight: np.ndarray, out: np.ndarray
+def _count_above(
+    columns: np.ndarray, which: np.ndarray, threshold: np.ndarray, count: np.ndarray
 ) -> None:
-    """`out[block, where[u]]` = what the top-k sums of a block lose if column `u` is dropped.
-
-    The state is one deeper than k. `where` is the place of each column in `out`.
-    """
-    k = value.shape[1] - 1
-    out[:] = 0.0
-    for n in range(value.shape[0]):
-        for j in range(k):
-            if index[n, j] >= 0:
-                loss = weight[n] * (value[n, j] - value[n, k])
-                out[n // ROWS, where[index[n, j]]] += loss
+    for i in range(len(which)):
+        column = columns[which[i]]
+        for n in range(len(threshold)):
+            count[n] += column[n] > threshold[n]

@@ -8,8 +8,8 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.compiled import kernel
-from fsl_basesel.parallel import ROWS, map_blocks
-from fsl_basesel.problem import COLUMN_BLOCK, SelectionProblem
+from fsl_basesel.parallel import ROWS
+from fsl_basesel.problem import SelectionProblem
 
 # Share of the matrix that may be listed a second time, row by row.
 LISTED = 0.3
@@ -59,7 +59,7 @@ class AllGains:
 
     def add(self, pick: int) -> None:
         """Bring a column in."""
-        topk.insert(self.problem.by_candidate, pick, self.value, self.index)
+        topk.insert(self.problem.by_candidate, [pick], self.value, self.index)
         before, self.kth = self.kth, self.value[:, -1].copy()
         self.picks += 1
         if self.lists is not None:
@@ -83,13 +83,7 @@ def above(problem: SelectionProblem, kth: np.ndarray) -> Lists | None:
         (array([1, 0]), array([2], dtype=int32), array([0.4]))
     """
     columns = problem.by_candidate
-    every = np.arange(len(columns))
-    pieces = map_blocks(
-        lambda start, stop: topk.count_above(columns, every[start:stop], kth),
-        len(columns),
-        COLUMN_BLOCK,
-    )
-    counts = np.sum(pieces, axis=0)
+    counts = topk.count_above(columns, np.arange(len(columns)), kth)
     total = int(counts.sum())
     if sum(problem.rows.gather(total)) > LISTED * problem.n_candidates * problem.n_novel:
         return None  # on every process

@@ -17,8 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from fsl_basesel import checks, topk
-from fsl_basesel.parallel import map_blocks
-from fsl_basesel.problem import COLUMN_BLOCK, ROUNDING, SelectionProblem
+from fsl_basesel.problem import ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
 from fsl_basesel.selectors.base import Choice, Selector, largest
 from fsl_basesel.selectors.greedy import greedy, greedy_order, replace_unused
@@ -212,7 +211,8 @@ class _Search:
 
     def _step(self, bound: float, chosen: np.ndarray) -> bool:
         problem = self.problem
-        above = count_above(problem, np.concatenate([self.inside, chosen]), self.thresholds)
+        chosen = np.concatenate([self.inside, chosen])
+        above = topk.count_above(problem.by_candidate, chosen, self.thresholds)
         subgradient = problem.row_weights * (problem.k - above) / problem.scale
         # Deflection (Camerini, Fratta, Maffioli 1975): turn away from the last direction where the
         # two disagree, which stops the zigzag of plain subgradient steps.
@@ -264,13 +264,3 @@ class _Search:
         self.inside = np.concatenate([self.inside, self.free[must_stay]])
         self.free = self.free[~(must_leave | must_stay)]
         return True
-
-
-def count_above(problem: SelectionProblem, which: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """For every novel class, how many of the columns `which` exceed its threshold."""
-    counts = map_blocks(
-        lambda start, stop: topk.count_above(problem.by_candidate, which[start:stop], thresholds),
-        len(which),
-        COLUMN_BLOCK,
-    )
-    return np.sum(counts, axis=0) if counts else np.zeros(len(thresholds), np.int64)

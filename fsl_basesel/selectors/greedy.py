@@ -9,6 +9,7 @@ left, with the same h. A next neighbour makes a better learner than the lowest i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import ClassVar
 
 import numpy as np
@@ -211,31 +212,30 @@ def _picks(
         return gains if price is None else gains / price[which]
 
     threshold = gain_threshold(problem) if threshold is None else threshold
-    bound = np.full(problem.n_candidates, -np.inf)
-    bound[candidates] = worth(candidates)
-    known_since = np.zeros(problem.n_candidates, np.int64)  # the pick at which a bound was exact
-    heap, size = candidates.copy(), len(candidates)
-    _sort_heap(heap, bound)
-    old = np.empty(MOST, np.int64)
+    # Minus the bound, so that the largest comes first; the class; the pick at which it was exact.
+    bounds = (-worth(candidates)).tolist()
+    heap = [(bound, u, 0) for bound, u in zip(bounds, candidates.tolist(), strict=True)]
+    heapify(heap)
     picks: list[int] = []
-    while len(picks) < count and size > 0:
-        at_once = FEWEST
-        while found := _pop_old(heap, size, bound, known_since, len(picks), old[:at_once]):
-            which = old[:found]
-            bound[which] = worth(which)
-            known_since[which] = len(picks)
-            _push(heap, size - found, bound, which)
+    while len(picks) < count and heap:
+        now, at_once = len(picks), FEWEST
+        while heap[0][2] < now:
+            old: list[int] = []
+            while heap and heap[0][2] < now and len(old) < at_once:
+                old.append(heappop(heap)[1])
+            for bound, u in zip((-worth(np.array(old))).tolist(), old, strict=True):
+                heappush(heap, (bound, u, now))
             at_once = min(2 * at_once, MOST)
-        best = int(heap[0])
-        if bound[best] <= threshold:
+        bound, best, _ = heap[0]
+        if -bound <= threshold:
             break
-        size = _pop(heap, size, bound)
+        heappop(heap)
         if room is not None:
             if not room.fits(best):
                 continue
             room.add(best)
         picks.append(best)
-        topk.insert(problem.by_candidate, best, value, index)
+        topk.insert(problem.by_candidate, [best], value, index)
     return np.array(picks, np.int64)
 
 
@@ -301,72 +301,6 @@ def _find_above(
             u = order[n, i]
             if not inside[u] and columns[u, n] > value[n, 0]:
                 above[u] = 1.0
-
-
-@kernel
-def _before(u: int, v: int, bound: np.ndarray) -> bool:
-    """Whether u comes before v in the heap: larger bound, then lower index."""
-    return bound[u] > bound[v] or (bound[u] == bound[v] and u < v)
-
-
-@kernel
-def _sift_down(heap: np.ndarray, size: int, at: int, bound: np.ndarray) -> None:
-    u = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and _before(heap[child + 1], heap[child], bound):
-            child += 1
-        if not _before(heap[child], u, bound):
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = u
-
-
-@kernel
-def _sort_heap(heap: np.ndarray, bound: np.ndarray) -> None:
-    for at in range(len(heap) // 2 - 1, -1, -1):
-        _sift_down(heap, len(heap), at, bound)
-
-
-@kernel
-def _pop(heap: np.ndarray, size: int, bound: np.ndarray) -> int:
-    """Take the first one out; returns the new size."""
-    heap[0] = heap[size - 1]
-    _sift_down(heap, size - 1, 0, bound)
-    return size - 1
-
-
-@kernel
-def _pop_old(
-    heap: np.ndarray,
-    size: int,
-    bound: np.ndarray,
-    known_since: np.ndarray,
-    now: int,
-    out: np.ndarray,
-) -> int:
-    """Take out of the heap what stands before the first bound that is exact; returns how many."""
-    found = 0
-    while found < len(out) and size > 0 and known_since[heap[0]] < now:
-        out[found] = heap[0]
-        found += 1
-        size = _pop(heap, size, bound)
-    return found
-
-
-@kernel
-def _push(heap: np.ndarray, size: int, bound: np.ndarray, which: np.ndarray) -> None:
-    """Put columns into a heap of `size`."""
-    for u in which:
-        at = size
-        while at > 0 and _before(u, heap[(at - 1) // 2], bound):
-            heap[at] = heap[(at - 1) // 2]
-            at = (at - 1) // 2
-        heap[at] = u
-        size += 1
 
 
 @kernel

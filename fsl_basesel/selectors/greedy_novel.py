@@ -33,7 +33,7 @@ class GreedyOnNovelClass(Selector):
         free = problem.unselected
         depth = min(REMEMBERED, max(1, len(free)))
         value, index = topk.empty_state(problem.n_novel, depth, problem.floor)
-        topk.insert_all(problem.by_candidate, free, value, index)
+        topk.insert(problem.by_candidate, free, value, index)
         picks = np.empty(problem.m, np.int64)
         available = np.zeros(problem.n_candidates, bool)
         available[free] = True

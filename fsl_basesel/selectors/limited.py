@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fsl_basesel import topk
 from fsl_basesel.limits import SLACK, Limits
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
-from fsl_basesel.selectors.dual import START_SCALES, DualResult, count_above, step_budget
+from fsl_basesel.selectors.dual import START_SCALES, DualResult, step_budget
 from fsl_basesel.selectors.greedy import fill, greedy_order
 from fsl_basesel.selectors.swap import improve_by_swaps
 
@@ -253,7 +254,7 @@ class _Search:
                     return step + 1
                 continue
             members = np.concatenate([self.selected, chosen])
-            above = count_above(problem, members, thresholds)
+            above = topk.count_above(problem.by_candidate, members, thresholds)
             gradient = problem.row_weights * (problem.k - above) / problem.scale
             price_gradient = 0.0
             if limits.has_budget:

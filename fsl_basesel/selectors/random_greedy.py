@@ -53,12 +53,11 @@ def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarr
     value, index = problem.state_of(everything, more=1)
     free = problem.unselected
     where = np.arange(problem.n_candidates)
-    lost = np.empty((len(problem.rows.blocks), problem.n_candidates))
     count = len(free) - problem.m
     present = np.zeros(problem.n_candidates, bool)
     present[everything] = True
     for _ in range(count):
-        topk.losses(value, index, where, problem.row_weights, lost)
+        lost = topk.losses(value, index, where, problem.row_weights, problem.n_candidates)
         gains = np.full(problem.n_candidates, -np.inf)
         gains[free] = problem.modular[free] - problem.rows.sum(lost)[free] / problem.scale
         out = _random_of_largest(gains, count, generator)

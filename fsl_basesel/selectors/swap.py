@@ -151,7 +151,7 @@ def _exchange(problem: SelectionProblem, members: np.ndarray, first: int, max_pa
         into, leaving = int(block[helps]), int(members[out])
         members[out], outside[at + helps] = into, leaving
         where[leaving], where[into] = -1, out
-        topk.insert(problem.by_candidate, into, value, index)
+        topk.insert(problem.by_candidate, [into], value, index)
         topk.remove(problem.by_candidate, leaving, members, value, index, problem.floor)
         lost = _losses(problem, value, index, where, len(members))
         visits += helps + 1
@@ -184,9 +184,7 @@ def _losses(
     problem: SelectionProblem, value: np.ndarray, index: np.ndarray, where: np.ndarray, count: int
 ) -> np.ndarray:
     """What the top-k sums of all rows lose without each member."""
-    lost = np.empty((len(problem.rows.blocks), count))
-    topk.losses(value, index, where, problem.row_weights, lost)
-    return problem.rows.sum(lost)
+    return problem.rows.sum(topk.losses(value, index, where, problem.row_weights, count))
 
 
 @kernel
