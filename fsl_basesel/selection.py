@@ -193,6 +193,14 @@ class Selection:
         gap = relative_gap(self.value, upper_bound, floor)
         return dataclasses.replace(self, upper_bound=upper_bound, gap=gap)
 
+    @property
+    def share_of_bound(self) -> float | None:
+        """Value over bound, both counted from the floor; None without a bound above it."""
+        floor = self.hyperparameters.get("floor", 0.0)
+        if self.upper_bound is None or self.upper_bound <= floor:
+            return None
+        return (self.value - floor) / (self.upper_bound - floor)
+
     def explain(self) -> Explanation:
         """Whom each chosen class serves, its gain and loss; what each novel class got.
 
@@ -319,16 +327,6 @@ def relative_gap(value: float, upper_bound: float, floor: float = 0.0) -> float:
         return 0.0
     size = abs(upper_bound - floor)
     return difference / size if size else 1.0
-
-
-def share_of_bound(value: float, upper_bound: float, floor: float = 0.0) -> float | None:
-    """The value as a share of the bound, both counted from the floor; None if that is no share.
-
-    Example:
-        >>> share_of_bound(0.75, 1.0)
-        0.75
-    """
-    return (value - floor) / (upper_bound - floor) if upper_bound > floor else None
 
 
 def _explanation(fields: dict[str, Any]) -> Explanation:

@@ -13,9 +13,10 @@ from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs,
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
-    from fsl_basesel.cli.screen import Outcome
+    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.controls import Control
     from fsl_basesel.problem import SelectionProblem
+    from fsl_basesel.selection import Selection
 
 EXAMPLES = """\
 examples:
@@ -35,55 +36,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLES + FILES
     add_problem_arguments(parser)
-    search = parser.add_argument_group("search")
-    search.add_argument(
-        "--methods",
-        metavar="A,B,C",
-        help=f"some of {', '.join(fb.methods())} (all that apply)",
-    )
-    search.add_argument("--seed", type=int, default=0, help="seed of randomized methods (0)")
+    add = parser.add_argument_group("search").add_argument
+    listed = f"some of {', '.join(fb.methods())} (all that apply)"
+    add("--methods", metavar="A,B,C", help=listed)
+    add("--seed", type=int, default=0, help="seed of randomized methods (0)")
     output.add_output_arguments(parser, "the comparison")
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare, print, save."""
     from fsl_basesel.controls import controls, doubts
+    from fsl_basesel.files.writing import csv_text
 
     out = output.check_out(args.out)
     with output.working("Reading the input, computing similarities"):
         inputs = build_inputs(args)
     problem = inputs.problem
-    methods = chosen_methods(args.methods, problem)
-    outcomes = compare(problem, methods, args.seed)
+    selections = compare(problem, chosen_methods(args.methods, problem), args.seed)
     found = controls(problem, *inputs.groups)
+    best = max(selections, key=lambda selection: selection.value)
 
     def text(format: str) -> str:
-        return to_csv(outcomes) if format == "csv" else to_json(problem, outcomes, found)
+        rows = [_row(selection) for selection in selections]
+        return csv_text(rows) if format == "csv" else to_json(problem, rows, selections, found)
 
-    if out is not None:
-        output.save_text(out, text(out.suffix.lower()[1:]))
-    if args.format == "table":
+    def table(console: PlainConsole) -> None:
         from fsl_basesel.cli import screen
 
-        console = screen.PlainConsole()
-        screen.print_comparison(console, problem, outcomes)
-        best = max(outcomes, key=lambda outcome: outcome.selection.value)
-        screen.print_controls(console, best.selection.value, best.upper_bound, found)
-        if out is not None:
-            console.print(f"Saved to {out}", style="dim", soft_wrap=True)
-        about = doubts(problem, best.selection, found[0], inputs.trained)
-        output.note([*about, *defaults(args)])
-    else:
-        output.print_text(text(args.format))
+        screen.print_comparison(console, problem, selections)
+        screen.print_controls(console, best.value, best.upper_bound, found)
+
+    output.deliver(args, out, text, table)
+    if args.format == "table":
+        output.note([*doubts(problem, best, found[0], inputs.trained), *defaults(args)])
     return 0
 
 
 def chosen_methods(listed: str | None, problem: SelectionProblem) -> list[str]:
-    """The methods to run: those listed, or all that apply to the problem.
-
-    Raises:
-        InputError: A name that is no method, or none at all.
-    """
+    """The methods to run: those listed, or all that apply to the problem."""
     from fsl_basesel.selectors import selector_class
 
     known = fb.methods()
@@ -101,10 +91,8 @@ def chosen_methods(listed: str | None, problem: SelectionProblem) -> list[str]:
     return methods
 
 
-def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> list[Outcome]:
+def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> list[Selection]:
     """Run each method once; the bound is the best that any of them, or a certificate, proved."""
-    from fsl_basesel.cli.screen import Outcome
-
     with output.working("Loading the compiled kernels"):
         warm_up(problem, methods)
     selections = []
@@ -115,7 +103,7 @@ def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> lis
     if not bounds:
         with output.working("Proving an upper bound"):
             bounds = [fb.upper_bound(problem)]
-    return [Outcome(found, min(bounds)) for found in selections]
+    return [found.certified(min(bounds)) for found in selections]
 
 
 def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
@@ -131,55 +119,37 @@ def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
             fb.select(tiny, recommended(problem) if method == "paper" else method, certify=False)
 
 
+def _row(selection: Selection) -> dict[str, object]:
+    """A line of the comparison."""
+    return {
+        "method": selection.method,
+        "value": selection.value,
+        "upper_bound": selection.upper_bound,
+        "share_of_bound": selection.share_of_bound,
+        "gap": selection.gap,
+        "seconds": selection.seconds,
+    }
+
+
 def to_json(
-    problem: SelectionProblem, outcomes: Sequence[Outcome], found: Sequence[Control]
+    problem: SelectionProblem,
+    rows: Sequence[dict[str, object]],
+    selections: Sequence[Selection],
+    found: Sequence[Control],
 ) -> str:
     """The comparison as JSON, every method with its picks."""
-    methods = [
-        {
-            "method": outcome.selection.method,
-            "value": outcome.selection.value,
-            "share_of_bound": outcome.share,
-            "gap": outcome.gap,
-            "seconds": outcome.selection.seconds,
-            "indices": outcome.selection.indices,
-            "names": outcome.selection.names,
-        }
-        for outcome in outcomes
-    ]
+    shared = ("m", "k", "lam", "mu", "n_candidates", "n_novel")
     document = {
-        "problem": {
-            "m": problem.m,
-            "k": problem.k,
-            "lam": problem.lam,
-            "mu": problem.mu,
-            "similarity": problem.similarity_name,
-            "n_candidates": problem.n_candidates,
-            "n_novel": problem.n_novel,
-            "selected": list(problem.selected),
-        },
-        "upper_bound": outcomes[0].upper_bound,
-        "methods": methods,
+        "problem": {name: getattr(problem, name) for name in shared}
+        | {"similarity": problem.similarity_name, "selected": list(problem.selected)},
+        "upper_bound": selections[0].upper_bound,
+        "methods": [
+            row | {"indices": selection.indices, "names": selection.names}
+            for row, selection in zip(rows, selections, strict=True)
+        ],
         "controls": [
             {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
             for one in found
         ],
     }
     return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
-def to_csv(outcomes: Sequence[Outcome]) -> str:
-    """The comparison as CSV, one line per method."""
-    from fsl_basesel.files.writing import csv_text
-
-    return csv_text(
-        {
-            "method": outcome.selection.method,
-            "value": outcome.selection.value,
-            "upper_bound": outcome.upper_bound,
-            "share_of_bound": outcome.share,
-            "gap": outcome.gap,
-            "seconds": outcome.selection.seconds,
-        }
-        for outcome in outcomes
-    )

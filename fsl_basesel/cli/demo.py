@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,32 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "second call goes on with what is there."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--domain",
         choices=("plain", "transfer", "fine"),
         default="fine",
         help="novel characters at random (plain), of scripts that no candidate has (transfer), or "
         "accented Latin letters (fine); default %(default)s",
     )
-    parser.add_argument("--repeats", type=int, metavar="N", help="seeds (3)")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=min(2, os.cpu_count() or 1),
-        help="networks side by side (%(default)s)",
-    )
-    parser.add_argument(
-        "--out-dir", default="runs/demo", metavar="DIR", help="where results go (%(default)s)"
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", default="demo", help="another experiment than this one"
-    )
+    add("--repeats", type=int, metavar="N", help="seeds (3)")
+    jobs = min(2, os.cpu_count() or 1)
+    add("--jobs", type=int, default=jobs, help="networks side by side (%(default)s)")
+    add("--out-dir", default="runs/demo", metavar="DIR", help="where results go (%(default)s)")
+    add("--config", metavar="FILE", default="demo", help="another experiment than this one")
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, compare, cold start, explain, report."""
-    from rich.text import Text
-
     from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.data.glyphs import glyph_codes
     from fsl_basesel.selection import Selection
@@ -76,13 +69,11 @@ def run(args: argparse.Namespace) -> int:
     rows = experiment.rows()
     trials = plan.each_trial(rows)
     first = trials[0]
-    screen.print(Text(experiment.title, style="bold"))
+    screen.print(experiment.title, style="bold")
     screen.print(
-        Text(
-            f"{len(trials)} networks to train for {len(experiment.methods)} methods and "
-            f"{experiment.repeats} repeats ({args.domain}), then a cold start. Each repeat has "
-            "classes, a first model and test images of its own, shared by all methods.\n"
-        )
+        f"{len(trials)} networks to train for {len(experiment.methods)} methods and "
+        f"{experiment.repeats} repeats ({args.domain}), then a cold start. Each repeat has "
+        "classes, a first model and test images of its own, shared by all methods.\n"
     )
     glyph_codes()  # on a new machine this draws the characters; once, and not in every process
     failures = reproduce.work(experiment, rows, store, args.jobs)
@@ -99,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
     print_reasons(screen, selection)
     page = _report(experiment, rows, store, folder)
     seconds = time.perf_counter() - start
-    screen.print(Text(f"\nReport: {page}   ({seconds / 60:.1f} minutes)", "bold"), soft_wrap=True)
+    words = f"\nReport: {page}   ({seconds / 60:.1f} minutes)"
+    screen.print(words, style="bold", soft_wrap=True)
     return 0
 
 
@@ -107,70 +99,54 @@ def _print_comparison(
     screen: PlainConsole, experiment: Experiment, rows: list[TableRow], store: ResultStore
 ) -> None:
     """Accuracy of each method, its paired difference, and how good its selections provably are."""
-    from rich.text import Text
-
     from fsl_basesel.cli.screen import new_table
     from fsl_basesel.report.paired import points, summarise
     from lightning_modules.experiments.result_tables import result_rows
 
     results = result_rows(experiment, rows, store)
     shots = experiment.shots
-    head = experiment.heads[0]
-    table = new_table()
-    table.add_column("method", no_wrap=True)
-    for count in shots:
-        table.add_column(f"{count}-shot, %", justify="right", no_wrap=True)
-        table.add_column("vs Random", justify="right", no_wrap=True)
-    table.add_column("optimal to", justify="right", no_wrap=True)
-    lines = {(one.label, one.key["shots"]): one for one in summarise(results)
-             if one.key["head"] == head}  # fmt: skip
+    pairs = [title for count in shots for title in (f"{count}-shot, %", "vs Random")]
+    table = new_table("method", *pairs, "optimal to", left=("method",))
+    lines = {
+        (one.label, one.key["shots"]): one
+        for one in summarise(results)
+        if one.key["head"] == experiment.heads[0]
+    }
     for label in experiment.methods:
         cells = []
-        for count in shots:
-            line = lines[label, count]
+        for line in (lines[label, count] for count in shots):
             cells.append(points(line.accuracy, digits=1))
             cells.append(points(line.difference, sign=True, digits=1))
         gaps = [row["gap"] for row in results if row["label"] == label and row["gap"] is not None]
         cells.append(f"{100 * (1 - max(gaps)):.3f} %" if gaps else "")
         table.add_row(label, *cells)
     screen.print(table)
-    screen.print(
-        Text(
-            f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
-            f"{_ways(rows)} novel classes by nearest centroid, mean of {experiment.repeats} "
-            "repeats with 95 % intervals, differences paired. The last column is proven by the "
-            "Lagrangian dual: the worst repeat's share of the best possible value."
-            f"{_told(experiment)}\n",
-            style="dim",
+    words = (
+        f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
+        f"{rows[0].trial.data['init_args']['novel_classes']} novel classes by nearest centroid, "
+        f"mean of {experiment.repeats} repeats with 95 % intervals, differences paired. The last "
+        "column is proven by the Lagrangian dual: the worst repeat's share of the best possible "
+        "value."
+    )
+    if {"domain", "pool"} <= {how.get("control") for how in experiment.methods.values()}:
+        words += (
+            " A choice has to beat random classes of the task's own groups (in the domain) and all "
+            "candidates with as many images (whole pool)."
         )
-    )
-
-
-def _told(experiment: Experiment) -> str:
-    """What the controls are, if the experiment has some."""
-    kinds = {how.get("control") for how in experiment.methods.values()}
-    if not {"domain", "pool"} <= kinds:
-        return ""
-    return (
-        " A choice has to beat random classes of the task's own groups (in the domain) and all "
-        "candidates with as many images (whole pool)."
-    )
-
-
-def _ways(rows: list[TableRow]) -> int:
-    return int(rows[0].trial.data["init_args"]["novel_classes"])
+    screen.print(f"{words}\n", style="dim")
 
 
 def _print_stages(
     screen: PlainConsole, selection: ColdStartSelection, evaluation: NovelEvaluation
 ) -> None:
     """The cold start, stage by stage."""
-    from rich.text import Text
-
     from fsl_basesel.cli.screen import new_table
+    from lightning_modules.experiments.result_tables import HEADS
 
-    screen.print(Text("Cold start: every stage is chosen with the model of the stage before"))
-    table = new_table("stage", "classes", "h", "optimal to", *evaluation_heads(evaluation))
+    screen.print("Cold start: every stage is chosen with the model of the stage before")
+    heads = dict.fromkeys(row["head"] for row in evaluation.rows)
+    titles = [f"{HEADS.get(name, name)}, %" for name in heads]
+    table = new_table("stage", "classes", "h", "optimal to", *titles)
     for number, record in enumerate(selection.records, 1):
         mine = [row for row in evaluation.rows if row["stage"] == number]
         gap = record.get("gap")
@@ -185,40 +161,19 @@ def _print_stages(
     screen.print(table)
 
 
-def evaluation_heads(evaluation: NovelEvaluation) -> list[str]:
-    """Headings of the accuracies, one a head."""
-    from lightning_modules.experiments.result_tables import HEADS
-
-    names = dict.fromkeys(row["head"] for row in evaluation.rows)
-    return [f"{HEADS.get(name, name)}, %" for name in names]
-
-
 def _report(experiment: Experiment, rows: list[TableRow], store: ResultStore, folder: Path) -> Path:
     """The report of the run, with the configuration beside it."""
-    from dataclasses import asdict
-
     import yaml
 
     from fsl_basesel.files.writing import csv_text
-    from fsl_basesel.report.page import html_page
-    from fsl_basesel.report.run import read_run
     from lightning_modules.experiments.result_tables import COLUMNS, result_rows
 
     results = csv_text(result_rows(experiment, rows, store), COLUMNS)
     output.save_text(folder / "results.csv", results)
-    settings = yaml.safe_dump(_plain(asdict(experiment)), sort_keys=False, allow_unicode=True)
+    plain = json.loads(json.dumps(asdict(experiment)))  # tuples as lists, for YAML
+    settings = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     output.save_text(folder / "settings.yaml", settings)
-    page = folder / "report.html"
-    with output.working("Writing the report"):
-        output.save_text(page, html_page(read_run(folder)))
-    return page
-
-
-def _plain(value: object) -> object:
-    """Tuples as lists, for YAML."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return output.save_page(folder)[0]
 
 
 def print_reasons(screen: PlainConsole, selection: Selection, count: int = 3) -> None:

@@ -29,15 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("candidates", metavar="FOLDER", help="folder of class folders")
     add_picture_arguments(parser)
-    group = parser.add_argument_group("output")
-    group.add_argument("--out", metavar="FILE", required=True, help="where to save (.npz)")
-    group.add_argument("--seed", type=int, default=0, help="seed of the images looked at (0)")
-    group.add_argument(
-        "--all", action="store_true", help="save the feature of every image, with labels"
-    )
-    group.add_argument(
-        "--dry-run", action="store_true", help="say how many images there are and what they take"
-    )
+    add = parser.add_argument_group("output").add_argument
+    add("--out", metavar="FILE", required=True, help="where to save (.npz)")
+    add("--seed", type=int, default=0, help="seed of the images looked at (0)")
+    add("--all", action="store_true", help="save the feature of every image, with labels")
+    estimate = "say how many images there are and what they take"
+    add("--dry-run", action="store_true", help=estimate)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     out = output.check_out(args.out, ("npz",))
     assert out is not None
-    options = picture_options(args)
-    job = EmbeddingJob(args.candidates, args.backbone or DEFAULT, **options)
+    job = EmbeddingJob(args.candidates, args.backbone or DEFAULT, **picture_options(args))
     if args.dry_run:
         print_estimates({args.candidates: job})
         return 0
@@ -71,10 +67,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if job.groups is not None:
         arrays["groups"] = list(job.groups)
-    try:
+    with output.writing(out):
         save_npz(out, "fsl-basesel classes 1", **arrays)
-    except OSError as error:
-        raise output.cannot_write(out, error) from error
     count, seconds = len(job.images), time.perf_counter() - start
     print(
         f"{len(job.names)} classes, {count} images, {arrays['features'].shape[1]} dimensions by "

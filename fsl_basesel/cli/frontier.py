@@ -13,6 +13,7 @@ from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
+    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selecting import FrontierRow
 
@@ -36,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLES + FILES
     add_problem_arguments(parser)
-    curve = parser.add_argument_group("curve")
-    curve.add_argument("--budgets", metavar="A,B,C", help="budgets to try")
-    curve.add_argument("--ms", metavar="A,B,C", help="numbers of classes to try instead")
-    curve.add_argument("--method", default="auto", metavar="NAME", help="as for select (auto)")
-    curve.add_argument("--seed", type=int, default=0, help="as for select (0)")
+    add = parser.add_argument_group("curve").add_argument
+    add("--budgets", metavar="A,B,C", help="budgets to try")
+    add("--ms", metavar="A,B,C", help="numbers of classes to try instead")
+    add("--method", default="auto", metavar="NAME", help="as for select (auto)")
+    add("--seed", type=int, default=0, help="as for select (0)")
     group = output.add_output_arguments(parser, "the curve", ("csv", "json"))
     group.add_argument("--figure", metavar="FILE", help="draw it (.png, .svg or .pdf)")
 
@@ -51,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     figure = output.check_out(args.figure, ("png", "svg", "pdf"), "--figure")
     if (args.budgets is None) == (args.ms is None):
         raise InputError("Expected --budgets or --ms, as in --ms 5,10,20; give one of them")
-    budgets, ms = _numbers(args.budgets, float, "--budgets"), _numbers(args.ms, int, "--ms")
+    budgets = output.numbers(args.budgets, float, "--budgets")
+    ms = output.numbers(args.ms, int, "--ms")
     limits = budgets or ms or []
     if budgets:
         args.budget = max(budgets)
@@ -61,39 +63,31 @@ def run(args: argparse.Namespace) -> int:
         problem = build_inputs(args).problem
     with output.working(f"Choosing {len(limits)} times"):
         rows = fb.frontier(problem, budgets, ms, args.method, args.seed)
-    if out is not None:
-        output.save_text(out, as_text(rows, out.suffix.lower()[1:]))
+    title = "budget" if budgets else "number of classes"
     if figure is not None:
         with output.working("Drawing"):
-            draw(figure, rows, "budget" if budgets else "number of classes")
-    if args.format == "table":
-        print_rows(problem, rows, "budget" if budgets else "m", [out, figure])
-    else:
-        output.print_text(as_text(rows, args.format))
+            draw(figure, rows, title)
+    output.deliver(
+        args,
+        out,
+        lambda format: as_text(rows, format),
+        lambda console: print_rows(console, problem, rows, "budget" if budgets else "m"),
+        [] if figure is None else [figure],
+    )
     return 0
 
 
-def _numbers(text: str | None, kind: type, flag: str) -> list | None:
-    if text is None:
-        return None
-    try:
-        return [kind(word) for word in text.split(",")]
-    except ValueError:
-        raise InputError(f"Expected {flag} to be numbers as in 10,20,50 but got '{text}'") from None
-
-
 def print_rows(
-    problem: SelectionProblem, rows: Sequence[FrontierRow], title: str, written: list[Path | None]
+    console: PlainConsole, problem: SelectionProblem, rows: Sequence[FrontierRow], title: str
 ) -> None:
     """A line for each limit."""
-    from fsl_basesel.cli import screen
+    from fsl_basesel.cli.screen import new_table
     from fsl_basesel.report.paired import percent
 
-    console = screen.PlainConsole()
     console.print(
         f"{len(problem.unselected)} candidates for {problem.n_novel} novel classes, k = {problem.k}"
     )
-    table = screen.new_table(title, "classes", "spent", "value", "bound", "gap", "next unit")
+    table = new_table(title, "classes", "spent", "value", "bound", "gap", "next unit")
     for row in rows:
         table.add_row(
             f"{row.limit:g}",
@@ -106,9 +100,6 @@ def print_rows(
         )
     console.print(table)
     console.print("next unit: the most by which one more unit of the budget raises the bound")
-    for path in written:
-        if path is not None:
-            console.print(f"Saved to {path}", style="dim", soft_wrap=True)
 
 
 def as_text(rows: Sequence[FrontierRow], format: str) -> str:
@@ -127,11 +118,7 @@ def as_text(rows: Sequence[FrontierRow], format: str) -> str:
 
 
 def draw(path: Path, rows: Sequence[FrontierRow], title: str) -> None:
-    """Value and bound against the limit.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Value and bound against the limit."""
     from matplotlib import rc_context
 
     from fsl_basesel.files.writing import whole_file
@@ -148,8 +135,5 @@ def draw(path: Path, rows: Sequence[FrontierRow], title: str) -> None:
         axes.set_xlabel(title)
         axes.set_ylabel("h")
         axes.legend(loc="lower right")
-        try:
-            with whole_file(path) as file:
-                figure.savefig(file, format=path.suffix[1:].lower(), dpi=200)
-        except OSError as error:
-            raise output.cannot_write(path, error) from error
+        with output.writing(path), whole_file(path) as file:
+            figure.savefig(file, format=path.suffix[1:].lower(), dpi=200)

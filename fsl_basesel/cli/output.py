@@ -6,11 +6,16 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fsl_basesel.errors import InputError
+
+if TYPE_CHECKING:
+    from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.report.run import Run
 
 FORMATS = ("json", "csv")
 
@@ -21,41 +26,36 @@ def add_output_arguments(
     """`--out` and `--format`."""
     group = parser.add_argument_group("output")
     endings = " or ".join(f".{one}" for one in formats)
-    group.add_argument(
-        "--out", metavar="FILE", help=f"also write {what} to FILE ({endings} by its ending)"
-    )
-    group.add_argument(
-        "--format",
-        choices=("table", *formats),
-        default="table",
-        help="what to print on stdout (table)",
-    )
+    out = f"also write {what} to FILE ({endings} by its ending)"
+    group.add_argument("--out", metavar="FILE", help=out)
+    shown = ("table", *formats)
+    group.add_argument("--format", choices=shown, default="table", help="what to print (table)")
     return group
 
 
 def row_count(text: str) -> int:
-    """A number of rows for argparse.
-
-    Raises:
-        argparse.ArgumentTypeError: It is no number, or below 0.
-    """
+    """A number of rows for argparse."""
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 0 but got '{text}'")
     return int(text)
 
 
+def numbers(text: str | None, kind: type, flag: str) -> list[Any] | None:
+    """A list of numbers with commas between; None if the flag was not given."""
+    try:
+        return None if text is None else [kind(word) for word in text.split(",")]
+    except ValueError:
+        raise InputError(f"Expected {flag} to be numbers as in 1,3,5 but got '{text}'") from None
+
+
 def check_out(
     text: str | None, formats: tuple[str, ...] = FORMATS, flag: str = "--out"
 ) -> Path | None:
-    """The path of `--out`, refused before the work rather than after it if it cannot be written.
-
-    Raises:
-        InputError: Another ending, a folder, or a place that cannot be written.
-    """
+    """The path of `--out`, refused before the work rather than after it if it cannot be written."""
     if text is None:
         return None
     path = Path(text)
-    if path.suffix.lower()[1:] not in formats:
+    if formats and path.suffix.lower()[1:] not in formats:
         endings = " or ".join(f".{one}" for one in formats)
         raise InputError(
             f"Expected {flag} to end in {endings} but got '{text}'; rename it, as in "
@@ -68,11 +68,7 @@ def check_out(
 
 
 def check_folder(folder: Path, path: Path | None = None) -> None:
-    """Make a folder, and refuse one that cannot be written; `path` is what goes there.
-
-    Raises:
-        InputError: As above.
-    """
+    """Make a folder, and refuse one that cannot be written; `path` is what goes there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -88,18 +84,57 @@ def cannot_write(path: Path, error: OSError) -> InputError:
     )
 
 
-def save_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    from fsl_basesel.files.writing import write_text
-
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A file or folder that cannot be written is an InputError."""
     try:
-        write_text(path, text)
+        yield
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    from fsl_basesel.files.writing import write_text
+
+    with writing(path):
+        write_text(path, text)
+
+
+def save_page(folder: Path, target: Path | None = None) -> tuple[Path, Run]:
+    """Write the page of a run to its folder, or elsewhere; the file and the run."""
+    from fsl_basesel.report.page import html_page
+    from fsl_basesel.report.run import read_run
+
+    found, page = read_run(folder), target or folder / "report.html"
+    with working("Drawing the page"):
+        text = html_page(found)
+    save_text(page, text)
+    return page, found
+
+
+def deliver(
+    args: argparse.Namespace,
+    out: Path | None,
+    text: Callable[[str], str],
+    table: Callable[[PlainConsole], None],
+    written: Iterable[object] = (),
+) -> None:
+    """Write `--out` and print: `text` gives a format, `table` is for people.
+
+    `written` are other files that were written; the table ends with them.
+    """
+    from fsl_basesel.cli.screen import PlainConsole
+
+    if out is not None:
+        save_text(out, text(out.suffix.lower()[1:]))
+    if args.format != "table":
+        print_text(text(args.format))
+        return
+    console = PlainConsole()
+    table(console)
+    for path in (*([] if out is None else [out]), *written):
+        console.print(f"Saved to {path}", style="dim", soft_wrap=True)
 
 
 def note(lines: Iterable[str]) -> None:

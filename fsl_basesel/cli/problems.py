@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,29 +31,29 @@ DEFAULT_M, DEFAULT_K = 100, 3
 
 def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     """What to choose from, for whom, and by which objective."""
-    files = parser.add_argument_group("input")
-    files.add_argument("candidates", nargs="?", metavar="CANDIDATES", help="candidate base classes")
-    files.add_argument(
+    add = parser.add_argument_group("input").add_argument
+    add("candidates", nargs="?", metavar="CANDIDATES", help="candidate base classes")
+    add(
         "--novel",
         metavar="NOVEL",
         help="novel classes of the task; without it the candidates stand for all classes to come. "
         "With a backbone that knows text, also a list of class names (.txt)",
     )
-    files.add_argument(
+    add(
         "--similarity",
         metavar="NAME|FILE",
         help="how classes are compared: cosine (the paper, the default), centred or whitened; or, "
         "instead of CANDIDATES and NOVEL, a matrix of similarities, rows novel classes, columns "
         "candidates (./whitened names a file)",
     )
-    files.add_argument(
+    add(
         "--centre",
         choices=("candidates", "each"),
         default="candidates",
         help="for centred and whitened: the candidates' mean is subtracted from both sides "
         "(candidates), or each side's own mean, if they come from different sources (each)",
     )
-    files.add_argument(
+    add(
         "--selected",
         metavar="FILE",
         action="append",
@@ -61,102 +61,74 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
         help="classes already in the base set: a saved selection (.json) or a list of names "
         "(.txt, or .csv with a column name); may be given several times",
     )
-    files.add_argument(
+    add(
         "--weights",
         metavar="FILE",
         help="how much each novel class counts: a .csv with the columns name,weight, or an array "
         "(.npy); by default the key `weights` of NOVEL, else all the same",
     )
     add_picture_arguments(parser)
-    add_limit_arguments(parser)
-    objective = parser.add_argument_group("objective")
-    objective.add_argument("-m", type=int, help=f"how many classes to choose ({DEFAULT_M})")
-    objective.add_argument(
-        "-k", type=int, help=f"how many nearest base classes count for a novel class ({DEFAULT_K})"
-    )
-    objective.add_argument(
-        "--lam", type=float, metavar="X", help="weight of the diversity term (0)"
-    )
-    objective.add_argument(
-        "--suggestion",
-        metavar="FILE",
-        help="take k and lam from what `fsl-basesel suggest --out` saved, where they are not given",
-    )
-    objective.add_argument(
-        "--mu", type=float, metavar="X", help="weight of the cost in the objective (0)"
-    )
-
-
-def add_limit_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a choice has to keep to."""
-    group = parser.add_argument_group("limits")
-    group.add_argument(
-        "--budget", type=float, metavar="X", help="what the chosen classes may cost together"
-    )
-    group.add_argument(
+    add = parser.add_argument_group("limits").add_argument
+    add("--budget", type=float, metavar="X", help="what the chosen classes may cost together")
+    add(
         "--cost",
         metavar="FILE",
         help="cost of each candidate: a .csv with the columns name,cost, or an array (.npy); by "
         "default 1 each",
     )
-    group.add_argument(
-        "--images-per-class",
-        type=int,
-        metavar="N",
-        help="instead: a class costs what it lacks to N images",
-    )
-    group.add_argument("--exclude", metavar="FILE", help="classes that cannot be had (.txt, .csv)")
-    group.add_argument("--include", metavar="FILE", help="classes that must be in (.txt, .csv)")
-    group.add_argument(
+    lacking = "instead: a class costs what it lacks to N images"
+    add("--images-per-class", type=int, metavar="N", help=lacking)
+    add("--exclude", metavar="FILE", help="classes that cannot be had (.txt, .csv)")
+    add("--include", metavar="FILE", help="classes that must be in (.txt, .csv)")
+    add(
         "--groups",
         metavar="FILE",
         help="a .csv with the columns name,group; by default the key `groups` of CANDIDATES",
     )
-    group.add_argument("--at-most", type=int, metavar="N", help="most classes of a group")
-    group.add_argument("--at-least", type=int, metavar="N", help="fewest classes of a group")
-    group.add_argument(
+    add("--at-most", type=int, metavar="N", help="most classes of a group")
+    add("--at-least", type=int, metavar="N", help="fewest classes of a group")
+    add(
         "--limits",
         metavar="FILE",
         help="a .json with all of these, as the report saves it; options win (docs/budgets.md)",
     )
+    add = parser.add_argument_group("objective").add_argument
+    add("-m", type=int, help=f"how many classes to choose ({DEFAULT_M})")
+    add("-k", type=int, help=f"how many nearest base classes count for a novel class ({DEFAULT_K})")
+    add("--lam", type=float, metavar="X", help="weight of the diversity term (0)")
+    add(
+        "--suggestion",
+        metavar="FILE",
+        help="take k and lam from what `fsl-basesel suggest --out` saved, where they are not given",
+    )
+    add("--mu", type=float, metavar="X", help="weight of the cost in the objective (0)")
 
 
 def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     """How folders of pictures become features."""
-    group = parser.add_argument_group("folders of pictures")
-    group.add_argument(
+    add = parser.add_argument_group("folders of pictures").add_argument
+    add(
         "--backbone",
         metavar="NAME",
         help="the network: efficientnet-lite0 (the default, trained on ImageNet), "
         "torchvision:NAME[@WEIGHTS], timm:NAME[@FILE], open_clip:NAME@TAG, RUN.ckpt or "
         "package.module:function; WEIGHTS may be a file",
     )
-    group.add_argument(
-        "--per-class", type=int, metavar="N", help="images looked at of each class (50)"
-    )
-    group.add_argument("--size", type=int, metavar="PX", help="side of the images (the network's)")
-    group.add_argument(
-        "--normalize",
-        choices=("imagenet", "half", "none"),
-        help="how pixels are scaled, where the weights do not say",
-    )
-    group.add_argument(
-        "--download", action="store_true", help="weights that are not here may be fetched"
-    )
-    group.add_argument(
+    add("--per-class", type=int, metavar="N", help="images looked at of each class (50)")
+    add("--size", type=int, metavar="PX", help="side of the images (the network's)")
+    scaled = "how pixels are scaled, where the weights do not say"
+    add("--normalize", choices=("imagenet", "half", "none"), help=scaled)
+    add("--download", action="store_true", help="weights that are not here may be fetched")
+    add(
         "--device",
         default="auto",
         metavar="NAME",
         help="where the network runs, and the climb of double-greedy: cpu, cuda or auto "
         "(%(default)s)",
     )
-    group.add_argument(
-        "--precision", choices=("float32", "bfloat16"), help="numbers of the network (float32)"
-    )
-    group.add_argument("--workers", type=int, metavar="N", help="processes that read images")
-    group.add_argument(
-        "--skip-damaged", action="store_true", help="leave images out that cannot be read"
-    )
+    add("--precision", choices=("float32", "bfloat16"), help="numbers of the network (float32)")
+    add("--workers", type=int, metavar="N", help="processes that read images")
+    add("--skip-damaged", action="store_true", help="leave images out that cannot be read")
 
 
 @dataclass(frozen=True)
@@ -197,11 +169,7 @@ def picture_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def embedding_jobs(args: argparse.Namespace) -> dict[str, EmbeddingJob]:
-    """An embedding for each of CANDIDATES and NOVEL that is a folder; one network for both.
-
-    Raises:
-        InputError: A folder or the network cannot be used, or its options are given without one.
-    """
+    """An embedding for each of CANDIDATES and NOVEL that is a folder; one network for both."""
     sides = {"candidates": args.candidates, "novel": args.novel}
     folders = {side: path for side, path in sides.items() if path and Path(path).is_dir()}
     if not folders:
@@ -231,11 +199,7 @@ def _is_names(novel: str | None) -> bool:
 
 
 def build_inputs(args: argparse.Namespace) -> Inputs:
-    """Read what was named and make the problem.
-
-    Raises:
-        InputError: An argument or a file cannot be used.
-    """
+    """Read what was named and make the problem."""
     from fsl_basesel.distributed import all_or_none, launched
     from fsl_basesel.files.classes import read_similarity
     from fsl_basesel.problem import SelectionProblem
@@ -248,11 +212,10 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
                 f"both; leave one out, or name a similarity: {', '.join(SIMILARITIES)}"
             )
         matrix = all_or_none(lambda: read_similarity(args.similarity))
-        rows, columns = matrix.values.shape
-        names = matrix.names or tuple(str(i) for i in range(columns))
-        novel_names = matrix.novel_names or tuple(str(i) for i in range(rows))
-        settings = all_or_none(lambda: _settings(args, names, novel_names) | limits_of(args, names))
-        whole = SelectionProblem(matrix.values, names=names, novel_names=novel_names, **settings)
+        settings = all_or_none(lambda: _settings(args, matrix.names, matrix.novel_names))
+        whole = SelectionProblem(
+            matrix.values, names=matrix.names, novel_names=matrix.novel_names, **settings
+        )
         return Inputs(whole.shard() if launched() else whole)
     if args.candidates is None:
         raise InputError(
@@ -264,21 +227,16 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
     novel = None
     if args.novel is not None:
         novel = all_or_none(lambda: _classes(args.novel, jobs.get("novel"), args))
-    if novel is not None:
         _note_shared(candidates.names, novel.names)
-    task = candidates if novel is None else novel
+    names, novel_names = candidates.names, (novel or candidates).names
+    about = candidates, jobs.get("candidates")
     problem = SelectionProblem.from_centroids(
         candidates,
         novel,
         similarity=args.similarity or "cosine",
         centre=args.centre,
         spread=launched(),
-        **all_or_none(
-            lambda: (
-                _settings(args, candidates.names, task.names)
-                | limits_of(args, candidates.names, candidates, jobs.get("candidates"))
-            )
-        ),
+        **all_or_none(lambda: _settings(args, names, novel_names, *about)),
     )
     return Inputs(problem, candidates, novel, jobs)
 
@@ -305,23 +263,6 @@ def _classes(path: str, job: EmbeddingJob | None, args: argparse.Namespace) -> C
     return read_classes(path)
 
 
-def weights(args: argparse.Namespace) -> tuple[int, float]:
-    """k and lam: what was typed, else what was suggested, else 3 and 0.
-
-    A suggested lam belongs to its k: with another k typed, it is the one the study found for that.
-
-    Raises:
-        InputError: The file is no suggestion, or the study has not looked at the k typed.
-    """
-    if args.suggestion is None:
-        return (DEFAULT_K if args.k is None else args.k), (0.0 if args.lam is None else args.lam)
-    from fsl_basesel.study.suggestion import Suggestion
-
-    suggestion = Suggestion.load(args.suggestion)
-    k = suggestion.k if args.k is None else args.k
-    return k, (suggestion.lam_at(k) if args.lam is None else args.lam)
-
-
 def defaults(args: argparse.Namespace) -> list[str]:
     """A note on which of m and k were not given: they decide the choice."""
     names = []
@@ -346,8 +287,16 @@ def _note_shared(candidates: tuple[str, ...], novel: tuple[str, ...]) -> None:
 
 
 def _settings(
-    args: argparse.Namespace, names: tuple[str, ...], novel_names: tuple[str, ...]
+    args: argparse.Namespace,
+    names: tuple[str, ...],
+    novel_names: tuple[str, ...],
+    candidates: ClassCentroids | None = None,
+    job: EmbeddingJob | None = None,
 ) -> dict[str, Any]:
+    """Objective and limits as `SelectionProblem` takes them.
+
+    Groups and numbers of images come from `candidates`, or from `job` if they are a folder.
+    """
     from fsl_basesel.files.lists import numbers, read_names, read_values
 
     selected: list[int] = []
@@ -359,86 +308,76 @@ def _settings(
                     f"'{names[index]}' again in {path}; remove it from one of them"
                 )
             selected.append(index)
-    k, lam = weights(args)
-    settings: dict[str, Any] = {"k": k, "lam": lam, "selected": selected}
-    if args.weights is not None:
+    found = {} if args.limits is None else _limits_in(args.limits, names)
+    given = {key: value for key, value in vars(args).items() if value is not None}
+    numeric = ("m", "mu", "budget", "at_most", "at_least")
+    found |= {key: given[key] for key in numeric if key in given}
+    found |= {key: read_names(given[key], names) for key in ("exclude", "include") if key in given}
+    if "weights" in given:
         listed = read_values(args.weights, novel_names, "weight")
-        settings["weights"] = numbers(listed, novel_names, "weight")
-    return settings
-
-
-LIMITS_FORMAT = "fsl-basesel limits 1"
-
-
-def limits_of(
-    args: argparse.Namespace,
-    names: tuple[str, ...],
-    candidates: ClassCentroids | None = None,
-    job: EmbeddingJob | None = None,
-) -> dict[str, Any]:
-    """m, mu, costs and limits of the problem: from options, else from `--limits`.
-
-    Args:
-        args: The options.
-        names: Names of the candidates.
-        candidates: The candidates, for their groups and numbers of images.
-        job: Their embedding, where they are a folder.
-
-    Raises:
-        InputError: A file cannot be used, or options contradict each other.
-    """
-    from fsl_basesel.files.classes import named_in
-    from fsl_basesel.files.lists import by_name, numbers, positions, read_names, read_values
-
-    found: dict[str, Any] = {}
-    if args.limits is not None:
-        limits = _read_limits(args.limits)
-        with named_in(args.limits):
-            for key in ("m", "budget", "at_most", "at_least"):
-                if limits.get(key) is not None:
-                    found[key] = limits[key]
-            for key in ("exclude", "include"):
-                if limits.get(key):
-                    found[key] = positions(limits[key], names)
-            if limits.get("groups") is not None:
-                found["groups"] = by_name(limits["groups"], names, "group")
-            if limits.get("cost") is not None:
-                found["cost"] = numbers(by_name(limits["cost"], names, "cost"), names, "cost")
-    for key in ("m", "mu", "budget", "at_most", "at_least"):
-        if getattr(args, key) is not None:
-            found[key] = getattr(args, key)
-    for key in ("exclude", "include"):
-        if getattr(args, key) is not None:
-            found[key] = read_names(getattr(args, key), names)
-    if args.groups is not None:
+        found["weights"] = numbers(listed, novel_names, "weight")
+    if "groups" in given:
         found["groups"] = read_values(args.groups, names, "group")
     elif "groups" not in found and candidates is not None and {"at_most", "at_least"} & set(found):
         found["groups"] = candidates.groups
-    if args.images_per_class is not None:
-        if args.cost is not None:
-            raise InputError("Expected --cost or --images-per-class but got both; leave one out")
+    if {"cost", "images_per_class"} <= set(given):
+        raise InputError("Expected --cost or --images-per-class but got both; leave one out")
+    if "images_per_class" in given:
         found["cost"] = _missing_images(args.images_per_class, candidates, job)
-    elif args.cost is not None:
+    elif "cost" in given:
         found["cost"] = numbers(read_values(args.cost, names, "cost"), names, "cost")
     if "cost" in found and not {"mu", "budget"} & set(found):
         raise InputError("Expected --budget or --mu with a cost but got neither; add one of them")
     if "mu" in found and "cost" not in found:
         raise InputError("Expected --cost with --mu but got none; add --cost")
-    return found
+    k, lam = _k_and_lam(args)
+    return {"k": k, "lam": lam, "selected": selected, **found}
+
+
+def _k_and_lam(args: argparse.Namespace) -> tuple[int, float]:
+    """What was typed, else what was suggested (a lam belongs to its k), else 3 and 0."""
+    k, lam = args.k, args.lam
+    if args.suggestion is not None:
+        from fsl_basesel.study.suggestion import Suggestion
+
+        suggestion = Suggestion.load(args.suggestion)
+        k = suggestion.k if k is None else k
+        lam = suggestion.lam_at(k) if lam is None else lam
+    return DEFAULT_K if k is None else k, 0.0 if lam is None else lam
+
+
+LIMITS_FORMAT = "fsl-basesel limits 1"
+LIMITS = ("m", "budget", "at_most", "at_least", "cost", "exclude", "include", "groups")
 
 
 def _read_limits(path: str) -> dict[str, Any]:
     from fsl_basesel.files.writing import load_json
 
-    known = {"m", "budget", "cost", "exclude", "include", "groups", "at_most", "at_least"}
     limits = load_json(path, LIMITS_FORMAT, what=f"limits of the format {LIMITS_FORMAT!r}")
-    unknown = sorted(set(limits) - known - {"classes"})
+    unknown = sorted(set(limits) - {*LIMITS, "classes"})
     if unknown:
         raise InputError(
-            f"Expected {path} to hold some of {', '.join(sorted(known))} but got '{unknown[0]}'; "
+            f"Expected {path} to hold some of {', '.join(sorted(LIMITS))} but got '{unknown[0]}'; "
             "see docs/budgets.md"
         )
     return limits
+
+
+def _limits_in(path: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """The limits of a file, with numbers of classes in place of their names."""
+    from fsl_basesel.files.classes import named_in
+    from fsl_basesel.files.lists import by_name, numbers, positions
+
+    limits = _read_limits(path)
+    found = {key: limits[key] for key in LIMITS if limits.get(key) not in (None, [])}
+    with named_in(path):
+        for key in {"exclude", "include"} & set(found):
+            found[key] = positions(found[key], names)
+        for key in {"groups", "cost"} & set(found):
+            found[key] = by_name(found[key], names, key.removesuffix("s"))
+        if "cost" in found:
+            found["cost"] = numbers(found["cost"], names, "cost")
+    return found
 
 
 def _missing_images(
@@ -462,8 +401,6 @@ def improved_by_page(
     args: argparse.Namespace, problem: SelectionProblem, selection: Selection
 ) -> Selection:
     """The selection, or the classes that the page chose (`classes` of `--limits`) if better."""
-    import dataclasses
-
     from fsl_basesel.files.lists import positions
     from fsl_basesel.selection import Selection
 
@@ -477,5 +414,5 @@ def improved_by_page(
         return selection
     if other.value <= selection.value:
         return selection
-    other = dataclasses.replace(other, seed=selection.seed, nu=selection.nu)
+    other = replace(other, seed=selection.seed, nu=selection.nu)
     return other if selection.upper_bound is None else other.certified(selection.upper_bound)

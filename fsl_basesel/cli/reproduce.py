@@ -6,8 +6,6 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,34 +40,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "side by side."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("name", nargs="?", metavar="NAME", help="an experiment, or a YAML file")
-    parser.add_argument("--list", action="store_true", help="list the experiments and leave")
-    parser.add_argument(
-        "--out-dir", default="runs/reproduce", metavar="DIR", help="where results go (%(default)s)"
-    )
-    parser.add_argument("--jobs", type=int, default=1, help="networks side by side (%(default)s)")
-    parser.add_argument("--repeats", type=int, metavar="N", help="seeds (as the experiment says)")
-    parser.add_argument("--data-root", metavar="DIR", help="folder with the paper's data sets")
-    parser.add_argument(
-        "--only", metavar="A,B", help="only these data sets of the experiment, by name"
-    )
-    parser.add_argument(
-        "--m", metavar="A,B", help="only these numbers of base classes of the experiment"
-    )
-    parser.add_argument(
-        "--rows",
-        metavar="FILE",
-        help="take up rows that an earlier run left in FILE, and write all finished rows to it",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be run and what is there already"
-    )
+    add = parser.add_argument
+    add("name", nargs="?", metavar="NAME", help="an experiment, or a YAML file")
+    add("--list", action="store_true", help="list the experiments and leave")
+    add("--out-dir", default="runs/reproduce", metavar="DIR", help="where results go (%(default)s)")
+    add("--jobs", type=int, default=1, help="networks side by side (%(default)s)")
+    add("--repeats", type=int, metavar="N", help="seeds (as the experiment says)")
+    add("--data-root", metavar="DIR", help="folder with the paper's data sets")
+    add("--only", metavar="A,B", help="only these data sets of the experiment, by name")
+    add("--m", metavar="A,B", help="only these numbers of base classes of the experiment")
+    rows = "take up rows that an earlier run left in FILE, and write all finished rows to it"
+    add("--rows", metavar="FILE", help=rows)
+    add("--dry-run", action="store_true", help="say what would be run and what is there already")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run what has no result yet, then write and print the tables."""
-    from rich.text import Text
-
     from fsl_basesel.cli.screen import PlainConsole
     from lightning_modules.experiments import plan
     from lightning_modules.experiments.store import ResultStore
@@ -85,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and Path(args.rows).exists():
         store.take_up(args.rows, trials)
     done = sum(store.load(trial) is not None for trial in trials)
-    screen.print(Text(f"{experiment.title}: {len(trials)} networks, {done} there already."))
+    screen.print(f"{experiment.title}: {len(trials)} networks, {done} there already.")
     if args.dry_run:
         return 0
     failures = work(experiment, rows, store, args.jobs)
@@ -144,65 +130,24 @@ def _print_list(screen: PlainConsole) -> None:
 def work(
     experiment: Experiment, rows: list[TableRow], store: ResultStore, jobs: int
 ) -> list[TrialOutcome]:
-    """Run what has no result yet and show how far it is; the failures."""
+    """Run what has no result yet and say how far it is; the failures."""
     from lightning_modules.experiments import plan, runner
 
     trials = plan.each_trial(rows)
     labels = {row.trial.key: f"{row.dataset}, {row.label}, m={row.trial.m}" for row in rows}
-    with _shown(experiment, rows, store, len(trials)) as advance:
+    there = sum(store.load(trial) is not None for trial in trials)
+    start, done = time.perf_counter(), there
 
-        def report(outcome: TrialOutcome) -> None:
-            text = f"{labels[outcome.trial.key]}, repeat {outcome.trial.seed}: {outcome.state}"
-            advance(f"{text} ({outcome.problem})" if outcome.problem else text)
+    def report(outcome: TrialOutcome) -> None:
+        nonlocal done
+        done += 1
+        left = (len(trials) - done) * (time.perf_counter() - start) / max(1, done - there)
+        text = f"{labels[outcome.trial.key]}, repeat {outcome.trial.seed}: {outcome.state}"
+        reason = f" ({outcome.problem})" if outcome.problem else ""
+        shown = f"[{done}/{len(trials)}, {left / 60:.0f} min left] {text}{reason}"
+        print(shown, file=sys.stderr)
 
-        return runner.run_all(trials, store, jobs, report)
-
-
-@contextmanager
-def _shown(
-    experiment: Experiment, rows: list[TableRow], store: ResultStore, total: int
-) -> Iterator[Any]:
-    """Rows done, time left and the table so far; one line per row if stderr is no terminal."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    from fsl_basesel.cli.screen import PlainConsole
-    from lightning_modules.experiments import plan
-
-    console = PlainConsole(stderr=True)
-    done = sum(store.load(trial) is not None for trial in plan.each_trial(rows))
-    start, before = time.perf_counter(), done
-    if not console.is_terminal:
-        state = {"done": done}
-
-        def line(text: str) -> None:
-            state["done"] += 1
-            left = (total - state["done"]) * (time.perf_counter() - start)
-            left /= max(1, state["done"] - before)
-            print(f"[{state['done']}/{total}, {left / 60:.0f} min left] {text}", file=sys.stderr)
-
-        yield line
-        return
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    )
-    task = bar.add_task(experiment.name, total=total, completed=done)
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        live.update(Group(_so_far(experiment, rows, store), bar))
-
-        def draw(text: str) -> None:
-            bar.update(task, advance=1)
-            live.update(Group(_so_far(experiment, rows, store), Text(text, style="dim"), bar))
-
-        yield draw
+    return runner.run_all(trials, store, jobs, report)
 
 
 def _so_far(experiment: Experiment, rows: list[TableRow], store: ResultStore) -> Table:
@@ -242,8 +187,6 @@ def finish(
     screen: PlainConsole,
 ) -> int:
     """Write and print what there is; the exit code."""
-    from rich.text import Text
-
     from lightning_modules.experiments.products import write_products
 
     with output.working("Tables and figures"):
@@ -253,7 +196,7 @@ def finish(
     else:
         screen.print(text, soft_wrap=True)
     for path in written:
-        screen.print(Text(f"Saved {path}", style="dim"), soft_wrap=True)
+        screen.print(f"Saved {path}", style="dim", soft_wrap=True)
     for failure in failures:
         print(f"fsl-basesel: failed: {failure.problem}", file=sys.stderr)
     if failures:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
@@ -13,36 +12,7 @@ from rich.text import Text
 from fsl_basesel.controls import POOL, RANDOM, Control, standing
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import percent
-from fsl_basesel.selection import Selection, ServedClass, relative_gap, share_of_bound
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One method's line in a comparison.
-
-    Attributes:
-        selection: What it chose.
-        upper_bound: The best bound any method of the comparison proved, or None.
-    """
-
-    selection: Selection
-    upper_bound: float | None
-
-    @property
-    def share(self) -> float | None:
-        """Value over bound, both above the floor; None where there is no bound above it."""
-        if self.upper_bound is None:
-            return None
-        floor = self.selection.hyperparameters.get("floor", 0.0)
-        return share_of_bound(self.selection.value, self.upper_bound, floor)
-
-    @property
-    def gap(self) -> float | None:
-        """How far from the optimum the value may be, relative to the bound."""
-        if self.upper_bound is None:
-            return None
-        floor = self.selection.hyperparameters.get("floor", 0.0)
-        return relative_gap(self.selection.value, self.upper_bound, floor)
+from fsl_basesel.selection import Selection, ServedClass
 
 
 class PlainConsole(Console):
@@ -193,25 +163,21 @@ def print_novel(console: Console, rows: Sequence[ServedClass]) -> None:
 
 
 def print_comparison(
-    console: Console, problem: SelectionProblem, outcomes: Sequence[Outcome]
+    console: Console, problem: SelectionProblem, selections: Sequence[Selection]
 ) -> None:
     """Methods from the best value down: value, share of the bound, gap, seconds."""
     console.print(Text(describe(problem), style="bold"))
     table = new_table("method", "value", "share of bound", "gap", "time", left=("method",))
-    best = max((outcome.selection.value for outcome in outcomes), default=0.0)
-    for outcome in sorted(outcomes, key=lambda outcome: -outcome.selection.value):
-        value = outcome.selection.value
+    ranked = sorted(selections, key=lambda selection: -selection.value)
+    for one in ranked:
         table.add_row(
-            outcome.selection.method,
-            f"{value:.6f}",
-            percent(outcome.share),
-            percent(outcome.gap),
-            seconds(outcome.selection.seconds),
-            style="bold" if value == best else "",
+            one.method,
+            f"{one.value:.6f}",
+            percent(one.share_of_bound),
+            percent(one.gap),
+            seconds(one.seconds),
+            style="bold" if one.value == ranked[0].value else "",
         )
     console.print(table)
-    bound = outcomes[0].upper_bound if outcomes else None
-    if bound is not None:
-        console.print(
-            Text(f"Proven upper bound {bound:.6f}: no choice can be better.", style="dim")
-        )
+    words = f"Proven upper bound {ranked[0].upper_bound:.6f}: no choice can be better."
+    console.print(Text(words, style="dim"))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fsl_basesel.selection import Selection
     from fsl_basesel.selectors import Selector
 
+FORMATS = ("json", "csv", "txt")
 EXAMPLES = """\
 examples:
   10 classes of the folders in photos/pool for those in photos/task, with a page:
@@ -52,53 +53,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLES + FILES
     add_problem_arguments(parser)
-    search = parser.add_argument_group("search")
-    search.add_argument(
-        "--method",
-        default="auto",
-        choices=fb.methods(),
-        metavar="NAME",
-        help=f"one of {', '.join(fb.methods())} (%(default)s)",
-    )
-    search.add_argument(
-        "--seed", type=int, default=0, help="seed of methods and of the images looked at (0)"
-    )
-    search.add_argument(
-        "--gap",
-        type=float,
-        metavar="X",
-        help="auto, dual: stop when proven within this share of the optimum (0.001 is 0.1 %%)",
-    )
-    search.add_argument(
-        "--no-certify", action="store_true", help="do not compute an upper bound afterwards"
-    )
-    group = output.add_output_arguments(parser, "the selection", ("json", "csv", "txt"))
-    group.add_argument(
-        "--top",
-        type=output.row_count,
-        default=10,
-        metavar="N",
-        help="rows of the table (%(default)s)",
-    )
-    group.add_argument(
+    add = parser.add_argument_group("search").add_argument
+    listed = f"one of {', '.join(fb.methods())} (%(default)s)"
+    add("--method", default="auto", choices=fb.methods(), metavar="NAME", help=listed)
+    add("--seed", type=int, default=0, help="seed of methods and of the images looked at (0)")
+    stop = "auto, dual: stop when proven within this share of the optimum (0.001 is 0.1 %%)"
+    add("--gap", type=float, metavar="X", help=stop)
+    add("--no-certify", action="store_true", help="do not compute an upper bound afterwards")
+    add = output.add_output_arguments(parser, "the selection", FORMATS).add_argument
+    rows = "rows of the table (%(default)s)"
+    add("--top", type=output.row_count, default=10, metavar="N", help=rows)
+    add(
         "--explain",
         action="store_true",
         help="every chosen class with all it serves, and every novel class with its neighbours "
         "(table; json always has it)",
     )
-    group.add_argument(
+    add(
         "--report",
         metavar="DIR",
         help="write selection.json, pictures of the classes and report.html there",
     )
-    group.add_argument(
-        "--link", metavar="DIR", help="make DIR with a link to the folder of each chosen class"
-    )
-    group.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="say how many images would be looked at, and what that takes",
-    )
+    linked = "make DIR with a link to the folder of each chosen class"
+    add("--link", metavar="DIR", help=linked)
+    estimate = "say how many images would be looked at, and what that takes"
+    add("--dry-run", action="store_true", help=estimate)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,23 +94,17 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from fsl_basesel.distributed import all_or_none, is_first
 
-    out = all_or_none(lambda: output.check_out(args.out, ("json", "csv", "txt")))
+    out = all_or_none(lambda: output.check_out(args.out, FORMATS))
     all_or_none(lambda: _check_folders(args))
     if args.dry_run:
         print_estimates(embedding_jobs(args))
         return 0
     with output.working("Reading the input, computing similarities"):
         inputs = build_inputs(args)
-    problem = inputs.problem
-    selector = selector_with(args.method, args.gap)
+    problem, selector = inputs.problem, selector_with(args.method, args.gap)
+    certify = not args.no_certify
     with output.working(f"Choosing from {len(problem.unselected)} classes"):
-        selection = fb.select(
-            problem,
-            selector,
-            seed=args.seed,
-            certify=not args.no_certify,
-            device=args.device,
-        )
+        selection = fb.select(problem, selector, args.seed, certify, device=args.device)
         selection = improved_by_page(args, problem, selection)
     written = save(args, out, inputs, selection) if is_first() else []
     if args.format == "table":
@@ -182,9 +155,14 @@ def save(
 
 def as_text(selection: Selection, format: str) -> str:
     """The selection as json, csv, or txt: one name per line."""
+    from fsl_basesel.files.writing import csv_text
+
     if format == "json":
         return selection.to_json() + "\n"
-    return chosen_csv(selection) if format == "csv" else "\n".join(selection.names) + "\n"
+    if format == "txt":
+        return "\n".join(selection.names) + "\n"
+    rows = (row | {"serves": "|".join(row["serves"])} for row in selection.rows())
+    return csv_text(rows, ("rank", "index", "name", "gain", "loss", "serves"))
 
 
 def _check_folders(args: argparse.Namespace) -> None:
@@ -226,11 +204,7 @@ def print_estimates(jobs: dict[str, EmbeddingJob]) -> None:
 
 
 def selector_with(method: str, gap: float | None) -> Selector:
-    """The selector of a name, told at which gap to stop.
-
-    Raises:
-        InputError: A gap for a method that proves nothing while it searches.
-    """
+    """The selector of a name, told at which gap to stop."""
     from fsl_basesel.selectors import selector_class, selector_of
 
     if gap is None:
@@ -244,23 +218,9 @@ def selector_with(method: str, gap: float | None) -> Selector:
     return dataclasses.replace(selector_of(method), gap=gap)  # type: ignore[call-arg]
 
 
-def chosen_csv(selection: Selection) -> str:
-    """One line per chosen class, in order of choice; `--selected` reads it back."""
-    from fsl_basesel.files.writing import csv_text
-
-    return csv_text(
-        (row | {"serves": "|".join(row["serves"])} for row in selection.rows()),
-        ("rank", "index", "name", "gain", "loss", "serves"),
-    )
-
-
 def link_classes(root: Path, names: list[str], target: Path) -> int:
-    """Make `target` with a link to the folder of each class.
-
-    Raises:
-        InputError: A class has no folder of its own, or the links cannot be made.
-    """
-    try:
+    """Make `target` with a link to the folder of each class."""
+    with output.writing(target):
         for name in names:
             folder = (root / name).resolve()
             if not folder.is_dir():
@@ -268,8 +228,6 @@ def link_classes(root: Path, names: list[str], target: Path) -> int:
             link = target / name
             link.parent.mkdir(parents=True, exist_ok=True)
             os.symlink(folder, link, target_is_directory=True)
-    except OSError as error:
-        raise output.cannot_write(target, error) from error
     return len(names)
 
 
@@ -280,9 +238,7 @@ def write_report(
     from fsl_basesel.data.pool import ClassPool
     from fsl_basesel.data.sources import as_source
     from fsl_basesel.report import record
-    from fsl_basesel.report.page import html_page
     from fsl_basesel.report.page.deciding import fits
-    from fsl_basesel.report.run import read_run
 
     output.save_text(folder / "selection.json", selection.to_json() + "\n")
     if inputs.candidates is not None:
@@ -294,6 +250,4 @@ def write_report(
         pool = ClassPool(as_source(args.candidates, args.seed))
         novel = ClassPool(as_source(args.novel, args.seed)) if "novel" in pictures else None
         record.save_pictures(folder, pool, novel)
-    page = folder / "report.html"
-    output.save_text(page, html_page(read_run(folder)))
-    return page
+    return output.save_page(folder)[0]

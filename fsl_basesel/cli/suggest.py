@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsl_basesel.cli import output
-from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fsl_basesel.study import ClassRegression, ProfileRow, Study, Suggestion
+    from fsl_basesel.study import ClassRegression, ProfileRow, Suggestion
 
 EXAMPLES = """\
 examples:
@@ -34,78 +33,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(x1) and to all (x2) classes of random base sets, and suggest k and lam."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("study", metavar="STUDY", help="the measurements (.npz)")
-    parser.add_argument(
-        "--ks", metavar="A,B,C", help="values of K to compare (1,2,3,5,7,10,... to half a base set)"
-    )
-    parser.add_argument(
-        "--resamples",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="bootstrap resamples of the base sets behind the intervals (%(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the resamples (0)")
-    group = output.add_output_arguments(parser, "the suggestion, or the rows of every K,")
-    group.add_argument("--figures", metavar="DIR", help="draw the figures there, as PNG and SVG")
-    group.add_argument(
-        "--csv", metavar="FILE", help="write the regression of every novel class at every K (.csv)"
-    )
+    add = parser.add_argument
+    add("study", metavar="STUDY", help="the measurements (.npz)")
+    ks = "values of K to compare (1,2,3,5,7,10,... to half a base set)"
+    add("--ks", metavar="A,B,C", help=ks)
+    resamples = "bootstrap resamples of the base sets behind the intervals (%(default)s)"
+    add("--resamples", type=int, default=1000, metavar="N", help=resamples)
+    add("--seed", type=int, default=0, help="seed of the resamples (0)")
+    add = output.add_output_arguments(
+        parser, "the suggestion, or the rows of every K,"
+    ).add_argument
+    add("--figures", metavar="DIR", help="draw the figures there, as PNG and SVG")
+    add("--csv", metavar="FILE", help="write the regression of every novel class at every K (.csv)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, regress, print, save."""
-    from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.files.writing import csv_text
     from fsl_basesel.study import Study
 
-    out, table = output.check_out(args.out), _check_csv(args.csv)
+    out, regressions = output.check_out(args.out), output.check_out(args.csv, ("csv",), "--csv")
+    ks = output.numbers(args.ks, int, "--ks")
     study = Study.load(args.study)
     with output.working(f"Regressions on {len(study.member)} base sets"):
-        suggestion = study.suggest(_ks(args.ks), resamples=args.resamples, seed=args.seed)
-    rows = profile_csv(suggestion)
-    if out is not None:
-        is_csv = out.suffix.lower() == ".csv"
-        output.save_text(out, rows if is_csv else suggestion.to_json() + "\n")
-    written = [] if out is None else [out]
-    if table is not None:
+        suggestion = study.suggest(ks, resamples=args.resamples, seed=args.seed)
+    written = []
+    if regressions is not None:
+        rows = (
+            {"k": row.k, **_flat(found)}
+            for row in suggestion.profile
+            for found in study.regressions(row.k)
+        )
         with output.working("Regressions of every class"):
-            output.save_text(table, regressions_csv(study, suggestion))
-        written.append(table)
+            output.save_text(regressions, csv_text(rows))
+        written.append(regressions)
     if args.figures is not None:
-        with output.working("Drawing"):
-            written += _draw(study, suggestion, Path(args.figures))
-    if args.format == "json":
-        output.print_text(suggestion.to_json() + "\n")
-    elif args.format == "csv":
-        output.print_text(rows)
-    else:
-        screen = PlainConsole()
-        print_suggestion(screen, suggestion)
-        for path in written:
-            screen.print(f"Saved to {path}", style="dim", soft_wrap=True)
+        folder = Path(args.figures)
+        with output.working("Drawing"), output.writing(folder):
+            written += study.figures(folder, suggestion)
+    output.deliver(
+        args,
+        out,
+        lambda format: (
+            csv_text(map(_flat, suggestion.profile))
+            if format == "csv"
+            else suggestion.to_json() + "\n"
+        ),
+        lambda console: print_suggestion(console, suggestion),
+        written,
+    )
     return 0
-
-
-def _check_csv(text: str | None) -> Path | None:
-    if text is not None and Path(text).suffix.lower() != ".csv":
-        raise InputError(f"Expected --csv to end in .csv but got '{text}'; rename it")
-    return output.check_out(text)
-
-
-def _ks(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() for word in words):
-        raise InputError(f"Expected --ks to be numbers as in 1,3,5 but got '{text}'")
-    return [int(word) for word in words]
-
-
-def _draw(study: Study, suggestion: Suggestion, folder: Path) -> list[Path]:
-    try:
-        return study.figures(folder, suggestion)
-    except OSError as error:
-        raise output.cannot_write(folder, error) from error
 
 
 def print_suggestion(screen: Console, suggestion: Suggestion) -> None:
@@ -135,21 +112,21 @@ def print_suggestion(screen: Console, suggestion: Suggestion) -> None:
 
 def sentences(suggestion: Suggestion) -> list[str]:
     """The suggestion, its reason, and how much accuracy it is about, in plain words."""
-    others = sorted(
-        (row for row in suggestion.profile if row.k != suggestion.k and row.chosen >= 0.05),
-        key=lambda row: -row.chosen,
-    )
+    rows = sorted(suggestion.profile, key=lambda row: -row.chosen)
+    others = [row for row in rows if row.k != suggestion.k and row.chosen >= 0.05]
     rivals = "".join(f", {row.k} in {row.chosen:.0%}" for row in others)
-    found = [
-        f"Suggestion: k = {suggestion.k} (best in {suggestion.chosen.chosen:.0%} of "
-        f"resamples{rivals}) and {suggestion.reason}.",
-    ]
-    explained = f"x1 and x2 explain {max(suggestion.r2, 0):.1%} of the spread of accuracy between "
-    explained += "unseen base sets"
+    explained = (
+        f"x1 and x2 explain {max(suggestion.r2, 0):.1%} of the spread of accuracy between "
+        "unseen base sets"
+    )
     # Below what is explained, the limit says nothing: the noise is less than it allows for.
     if suggestion.signal_share is not None and suggestion.signal_share > suggestion.r2:
         explained += f"; at least {suggestion.signal_share:.0%} of it is no noise of testing"
-    return [*found, explained + "."]
+    return [
+        f"Suggestion: k = {suggestion.k} (best in {suggestion.chosen.chosen:.0%} of "
+        f"resamples{rivals}) and {suggestion.reason}.",
+        f"{explained}.",
+    ]
 
 
 def _cells(row: ProfileRow) -> list[str]:
@@ -173,34 +150,13 @@ def _number(value: float, digits: int = 2) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def profile_csv(suggestion: Suggestion) -> str:
-    """One line for every K; an interval is two columns, NaN an empty cell."""
-    from fsl_basesel.files.writing import csv_text
-
-    return csv_text(_flat(row) for row in suggestion.profile)
-
-
-def regressions_csv(study: Study, suggestion: Suggestion) -> str:
-    """One line for every K and novel class."""
-    from fsl_basesel.files.writing import csv_text
-
-    return csv_text(
-        {"k": row.k, **_flat(found)}
-        for row in suggestion.profile
-        for found in study.regressions(row.k)
-    )
-
-
 def _flat(row: ProfileRow | ClassRegression) -> dict[str, object]:
+    """A line of a CSV file: an interval is two columns, NaN an empty cell."""
     cells: dict[str, object] = {}
     for name, value in vars(row).items():
         if isinstance(value, tuple):
             stem = name.removesuffix("_interval")
-            cells[f"{stem}_low"], cells[f"{stem}_high"] = map(_cell, value)
+            cells |= {f"{stem}_low": value[0], f"{stem}_high": value[1]}
         else:
-            cells[name] = _cell(value)
-    return cells
-
-
-def _cell(value: object) -> object:
-    return None if isinstance(value, float) and math.isnan(value) else value
+            cells[name] = value
+    return {name: None if value != value else value for name, value in cells.items()}

@@ -50,11 +50,7 @@ def broken(path: Path, error: Exception) -> InputError:
 
 
 def check_file(path: Path, endings: tuple[str, ...]) -> Path:
-    """The path again, if it is a file that is not empty and has one of the endings.
-
-    Raises:
-        InputError: It is not.
-    """
+    """The path again, if it is a file that is not empty and has one of the endings."""
     if not path.is_file():
         what = "a folder" if path.is_dir() else "something else" if path.exists() else "nothing"
         raise InputError(f"Expected a file at {path} but there is {what}; check the path")

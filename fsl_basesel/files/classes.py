@@ -1,24 +1,8 @@
 """Read class centroids, samples with labels, or a similarity matrix from one file.
 
-A file holds named arrays (.npz, .pt, .pth, .safetensors), one bare matrix (.npy, a single tensor),
-or a table whose first line names the columns (.csv, .parquet). What is read, under which keys:
-
-| what | keys | contents |
-|---|---|---|
-| features | `features`, `feat`, `centroids`, `emb` | a matrix, one row per class or per sample |
-| labels | `labels`, `label` | one class number or name per row: the rows are samples |
-| names | `names`, `name`, `class_name` | one name per class |
-| images | `images`, `image_count` | number of images behind each class |
-| groups | `groups`, `group` | one group per class |
-| weights | `weights`, `weight` | one weight per class of the task |
-
-In a table, the columns that end in a number (`f0`, `f1`, ...) are the features, or one column of
-lists is. Other keys are named after the file: `pool.npz:KEY` names the features,
+`docs/cli.md`, "Files of classes", says which files and keys are read and what they mean; `KEYS` has
+the keys. Other keys are named after the file: `pool.npz:KEY` names the features,
 `pool.npz:features=KEY,labels=KEY` any of them.
-
-Without labels a row is a class; without names its name is the number of the row. With labels a
-class is the float64 mean of its rows. Label i means name i where there are names; else classes come
-in rising order of their numbers, or in the order in which their names first appear.
 """
 
 from __future__ import annotations
@@ -26,8 +10,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,11 +43,7 @@ def named_in(path: str | Path) -> Iterator[None]:
 
 
 def open_file(text: str | Path) -> tuple[Path, dict[str, np.ndarray], dict[str, str]]:
-    """The path of `file`, `file:KEY` or `file:labels=KEY,...`, its arrays, and the keys it names.
-
-    Raises:
-        InputError: No such file, a broken one, or a key that is not there.
-    """
+    """The path of `file`, `file:KEY` or `file:labels=KEY,...`, its arrays, the keys it names."""
     path, named = Path(text), {}
     head, colon, tail = str(text).rpartition(":")
     if not path.exists() and colon and Path(head).suffix.lower() in ENDINGS:
@@ -81,10 +61,7 @@ def open_file(text: str | Path) -> tuple[Path, dict[str, np.ndarray], dict[str, 
 
 
 def read_classes(path: str | Path) -> ClassCentroids:
-    """Read class centroids, or samples with labels, as the module docstring says.
-
-    Args:
-        path: The file, or `file:KEY`.
+    """Read class centroids, or samples with labels, from `file` or `file:KEY`.
 
     Raises:
         InputError: The file is missing or broken, or does not say what it holds; the message says
@@ -209,11 +186,7 @@ def _numbered(labels: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, 
 
 
 def to_names(names: np.ndarray) -> list[str]:
-    """A list of names, none of them empty.
-
-    Raises:
-        InputError: It is something else.
-    """
+    """A list of names, none of them empty."""
     listed = names.tolist() if names.ndim == 1 and names.dtype.kind in "USiu" else []
     try:
         texts = [entry.decode() if isinstance(entry, bytes) else str(entry) for entry in listed]
@@ -227,24 +200,20 @@ def to_names(names: np.ndarray) -> list[str]:
     return texts
 
 
-@dataclass(frozen=True)
-class SimilarityMatrix:
-    """Similarities of novel classes (rows) to candidates (columns), and names where given."""
+class SimilarityMatrix(NamedTuple):
+    """Similarities of novel classes (rows) to candidates (columns); names default to numbers."""
 
     values: np.ndarray
-    names: tuple[str, ...] | None = None
-    novel_names: tuple[str, ...] | None = None
+    names: tuple[str, ...]
+    novel_names: tuple[str, ...]
 
 
 def read_similarity(path: str | Path) -> SimilarityMatrix:
-    """Read a |N| x |B| matrix: rows are novel classes, columns candidates.
+    """Read |N| x |B| similarities from `file` or `file:KEY`: rows novel, columns candidates.
 
     An .npz, .pt or .safetensors file holds `similarity` and perhaps `names` (of the candidates) and
     `novel_names`; an .npy file is the bare matrix. The first line of a table is `novel` and the
     names of the candidates, its first column the names of the novel classes.
-
-    Args:
-        path: The file, or `file:KEY`.
 
     Raises:
         InputError: The file is missing or broken, or does not say what it holds.
@@ -254,11 +223,8 @@ def read_similarity(path: str | Path) -> SimilarityMatrix:
     with named_in(file):
         if next(iter(arrays), None) == "novel" and file.suffix.lower() in TABLES:
             novel, titles = arrays.pop("novel"), list(arrays)
-            arrays = {
-                "novel_names": novel,
-                "names": np.array(titles),
-                key: _stacked(arrays, titles),
-            }
+            values = _stacked(arrays, titles)
+            arrays = {"novel_names": novel, "names": np.array(titles), key: values}
         if key not in arrays:
             raise InputError(
                 "Expected an array `similarity` (in a table: a first column `novel` and one for "
@@ -266,13 +232,12 @@ def read_similarity(path: str | Path) -> SimilarityMatrix:
                 f"{file.name}:KEY"
             )
         values = checks.matrix(arrays[key], "similarity", "novel classes", "candidates")
-        sides: dict[str, tuple[str, ...]] = {}
+        sides = []
         for side, count in (("names", values.shape[1]), ("novel_names", len(values))):
-            if side in arrays:
-                sides[side] = tuple(to_names(arrays[side]))
-            if len(sides.get(side, range(count))) != count:
+            sides.append(tuple(to_names(arrays.get(side, np.arange(count)))))
+            if len(sides[-1]) != count:
                 raise InputError(
-                    f"Expected {count} {side} but got {len(sides[side])}; rows are novel classes, "
+                    f"Expected {count} {side} but got {len(sides[-1])}; rows are novel classes, "
                     "columns candidates: transpose the matrix if need be"
                 )
-    return SimilarityMatrix(values, **sides)
+    return SimilarityMatrix(values, *sides)

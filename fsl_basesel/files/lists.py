@@ -41,22 +41,14 @@ def read_names(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
         (2, 0)
     """
     file = check_file(Path(path), (".json", ".txt", ".csv"))
-    if file.suffix.lower() == ".csv":
-        entries = _columns(file, KEYS["names"])[0]
-    else:
-        text = file.suffix.lower() == ".txt"
-        lines = (line.strip() for line in _text(file).splitlines())
-        entries = [line for line in lines if line] if text else read_json(file)
+    table = file.suffix.lower() == ".csv"
+    entries = _columns(file, KEYS["names"])[0] if table else _read(file)
     with named_in(file):
         return positions(entries.get("names") if isinstance(entries, dict) else entries, names)
 
 
 def positions(entries: Any, names: Sequence[str]) -> tuple[int, ...]:
-    """Where each entry of a list of names stands among `names`.
-
-    Raises:
-        InputError: It is no list of some of the names, or one comes twice.
-    """
+    """Where each entry of a list of different names stands among `names`."""
     if not entries or not isinstance(entries, list):
         raise InputError(f"Expected a list of class names but got {entries!r:.60}")
     position = {name: index for index, name in enumerate(names)}
@@ -94,7 +86,7 @@ def read_values(path: str | Path, names: Sequence[str], key: str) -> list[Any]:
     file = check_file(Path(path), (".json", *ENDINGS))
     with named_in(file):
         if file.suffix.lower() == ".json":
-            return by_name(read_json(file), names, key)
+            return by_name(_read(file), names, key)
         if file.suffix.lower() in TABLES:
             listed, values = _columns(file, KEYS["names"], (key, f"{key}s"))
             known = set(names)
@@ -111,11 +103,7 @@ def read_values(path: str | Path, names: Sequence[str], key: str) -> list[Any]:
 
 
 def by_name(values: Any, names: Sequence[str], key: str) -> list[Any]:
-    """The entries of a mapping from class names, in the order of `names`.
-
-    Raises:
-        InputError: It is no mapping, or a class has no entry.
-    """
+    """The entries of a mapping from class names, in the order of `names`."""
     missing = [name for name in names if not isinstance(values, Mapping) or name not in values]
     if missing:
         raise InputError(
@@ -126,11 +114,7 @@ def by_name(values: Any, names: Sequence[str], key: str) -> list[Any]:
 
 
 def numbers(values: Sequence[Any], names: Sequence[str], key: str) -> np.ndarray:
-    """Values of classes as finite float64 numbers.
-
-    Raises:
-        InputError: One is none.
-    """
+    """Values of classes as finite float64 numbers."""
     found = np.full(len(values), np.nan)
     for at, value in enumerate(values):
         with contextlib.suppress(TypeError, ValueError):
@@ -141,21 +125,13 @@ def numbers(values: Sequence[Any], names: Sequence[str], key: str) -> np.ndarray
     return found
 
 
-def _text(file: Path) -> str:
+def _read(file: Path) -> Any:
+    """A JSON document, or the lines of a .txt file that are not empty."""
     try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise broken(file, error) from error
-
-
-def read_json(file: Path) -> Any:
-    """A JSON document.
-
-    Raises:
-        InputError: It is none.
-    """
-    try:
-        return json.loads(_text(file))
+        text = file.read_text(encoding="utf-8-sig")
+        if file.suffix.lower() == ".json":
+            return json.loads(text)
+        return [line.strip() for line in text.splitlines() if line.strip()]
     except (ValueError, RecursionError) as error:
         raise broken(file, error) from error
 

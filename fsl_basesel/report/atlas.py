@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from fsl_basesel.report.content import thinned
-from fsl_basesel.report.record import Pictures
+from fsl_basesel.report.record import Pictures, same_channels
 
 LIMIT = 1500
 """Thumbnails of a page, at most."""
@@ -19,30 +19,21 @@ LARGEST = 700_000
 
 
 class Atlas:
-    """Thumbnails on a grid.
+    """Thumbnails on a grid: those of a run, if it has some.
 
-    Args:
-        pictures: Those of the run; None for a run without.
-        first: Names of candidates that come first if there is no room for all.
+    Candidates named in `first` come first if there is no room for all.
     """
 
     def __init__(self, pictures: Pictures | None, first: list[str]) -> None:
-        self.total = 0
-        self._place: dict[tuple[bool, str], int] = {}
-        self._tiles: list[np.ndarray] = []
-        if pictures is None:
-            return
-        self.total = len(pictures.candidates) + len(pictures.novel)
-        wanted = [(True, name) for name in pictures.novel][: LIMIT // 2]
-        early = [name for name in first if name in pictures.candidates]
-        wanted += [(False, name) for name in dict.fromkeys(early)][: LIMIT - len(wanted)]
-        known = set(early)
-        rest = [name for name in pictures.candidates if name not in known]
-        wanted += [(False, rest[i]) for i in thinned(len(rest), max(0, LIMIT - len(wanted)))]
-        wanted = wanted[:LIMIT]
-        for i, (novel, name) in enumerate(wanted):
-            self._place[novel, name] = i
-            self._tiles.append((pictures.novel if novel else pictures.candidates)[name])
+        candidates, novel = pictures or ({}, {})
+        self.total = len(candidates) + len(novel)
+        early = dict.fromkeys(name for name in first if name in candidates)
+        rest = [name for name in candidates if name not in early]
+        wanted = [(True, name) for name in novel][: LIMIT // 2]
+        wanted += [(False, name) for name in early][: LIMIT - len(wanted)]
+        wanted += [(False, name) for name in thinned(rest, LIMIT - len(wanted))]
+        self._place = {key: i for i, key in enumerate(wanted)}
+        self._tiles = [(novel if of_task else candidates)[name] for of_task, name in wanted]
 
     def __len__(self) -> int:
         return len(self._tiles)
@@ -66,9 +57,7 @@ class Atlas:
         """The rule that brings the picture of all thumbnails into the page, once."""
         if not len(self):
             return ""
-        tiles = self._tiles
-        if any(tile.ndim == 3 for tile in tiles):
-            tiles = [t if t.ndim == 3 else np.repeat(t[..., None], 3, 2) for t in tiles]
+        tiles = same_channels(self._tiles)
         side = tiles[0].shape[0]
         sheet = np.zeros((self.rows * side, self.columns * side, *tiles[0].shape[2:]), np.uint8)
         for i, tile in enumerate(tiles):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,21 +27,16 @@ RATIO_DRAWS = 20
 """Random choices whose figures of novel classes are shown: the first of them."""
 _MATRIX = 2 * 10**7
 
-NOVEL, CHOSEN, BEFORE, REST = "novel", "chosen", "before", "rest"
+T = TypeVar("T")
+KINDS = NOVEL, CHOSEN, BEFORE, REST = "novel", "chosen", "before", "rest"
 
 
-@dataclass(frozen=True)
-class Point:
-    """A class on the map.
+class Point(NamedTuple):
+    """A class on the map, between -1 and 1 across and up.
 
-    Attributes:
-        x: Across, -1 to 1.
-        y: Up, -1 to 1.
-        name: Its name.
-        group: Its family, empty where not known.
-        kind: "novel", "chosen" (in this selection), "before" (in an earlier one) or "rest".
-        stage: Stage in which it was chosen, 0 for never: not chosen, or there from the start.
-        links: For a novel class the positions, on this map, of its nearest base classes.
+    `kind` is "novel", "chosen" (in this selection), "before" (in an earlier one) or "rest". `stage`
+    is the one in which it was chosen; 0 if it was not, or was there from the start. `links` of a
+    novel class are the positions, on this map, of its nearest base classes.
     """
 
     x: float
@@ -52,23 +48,18 @@ class Point:
     links: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class ClassMap:
-    """Points in drawing order, and how many classes there are in all."""
+class ClassMap(NamedTuple):
+    """Points in drawing order, how many classes there are in all, and whose map it is."""
 
     points: list[Point]
     total: int
     stage: Stage
 
 
-@dataclass(frozen=True)
-class Change:
-    """A figure of a novel class; None where it is undefined or cannot be told.
+class Change(NamedTuple):
+    """A figure of a novel class before and after the choice, and the mean over random choices.
 
-    Attributes:
-        before: With the base classes there were before.
-        after: With those chosen too.
-        random: With random ones instead, the mean over some choices of as many classes.
+    None where it is undefined or cannot be told.
     """
 
     before: float | None
@@ -76,16 +67,8 @@ class Change:
     random: float | None
 
 
-@dataclass(frozen=True)
-class Served:
-    """A novel class: what it got.
-
-    Attributes:
-        name: Its name.
-        ratio: Similarity Ratio.
-        nearest: Mean similarity to its nearest base classes.
-        neighbours: Its nearest base classes and their similarities.
-    """
+class Served(NamedTuple):
+    """What a novel class got: its nearest base classes, its mean similarity to them, its ratio."""
 
     name: str
     ratio: Change
@@ -93,15 +76,11 @@ class Served:
     neighbours: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True)
-class Reference:
-    """What random choices of as many classes come to, and what there was before.
+class Reference(NamedTuple):
+    """What random choices of as many classes reach, and what there was before.
 
-    Attributes:
-        control: Values of h.
-        ratios: `[|N|]` mean Similarity Ratio.
-        nearest: `[|N|]` mean similarity to the nearest base classes.
-        nearest_before: The same with the base classes there were before; NaN where none.
+    `control` has the values of h. The others are `[|N|]`: the mean Similarity Ratio, the mean
+    similarity to the nearest base classes, and the latter without a choice (NaN without classes).
     """
 
     control: Control
@@ -110,8 +89,7 @@ class Reference:
     nearest_before: np.ndarray
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(NamedTuple):
     """What a run has to show.
 
     Attributes:
@@ -130,20 +108,10 @@ class Content:
     served: list[Served]
     comparisons: list[list[Line]]
 
-    @property
-    def last(self) -> Stage | None:
-        """The last selection made with known similarities."""
-        return self.run.last
-
-    @property
-    def informed(self) -> list[Stage]:
-        """All selections made with known similarities."""
-        return [stage for stage in self.run.stages if stage.informed]
-
 
 def content_of(run: Run) -> Content:
     """Compute what page and figures show of a run."""
-    problems = {stage.number: problem_of(stage) for stage in run.stages if stage.informed}
+    problems = {stage.number: problem_of(stage) for stage in run.informed}
     references = {
         number: None if problem is None else reference_of(problem)
         for number, problem in problems.items()
@@ -156,21 +124,17 @@ def content_of(run: Run) -> Content:
     return Content(run, problems, map_of(run), references, served, list(comparisons.values()))
 
 
-def thinned(count: int, limit: int) -> list[int]:
-    """Positions of at most `limit` of `count` things, evenly spaced, both ends among them.
+def thinned(items: Sequence[T], limit: int) -> list[T]:
+    """At most `limit` of the items, evenly spaced, both ends among them.
 
     Example:
-        >>> thinned(3, 5), thinned(100, 4)
-        ([0, 1, 2], [0, 33, 66, 99])
+        >>> thinned("abc", 5), thinned(range(100), 4)
+        (['a', 'b', 'c'], [0, 33, 66, 99])
     """
-    if count <= limit:
-        return list(range(count))
-    return [round(i * (count - 1) / (limit - 1)) for i in range(limit)] if limit > 1 else [0]
-
-
-def stage_of_choice(run: Run) -> dict[str, int]:
-    """By name, the stage in which each base class was chosen."""
-    return {name: stage.number for stage in reversed(run.stages) for name in stage.selection.names}
+    if len(items) <= limit:
+        return list(items)
+    last = max(limit - 1, 1)
+    return [items[round(i * (len(items) - 1) / last)] for i in range(limit)]
 
 
 def map_of(run: Run) -> ClassMap | None:
@@ -179,37 +143,28 @@ def map_of(run: Run) -> ClassMap | None:
     if stage is None or stage.candidates is None:
         return None
     candidates, novel = stage.candidates, stage.novel
-    chosen, before = set(stage.selection.indices), set(stage.before)
-    kinds = [
-        CHOSEN if u in chosen else BEFORE if u in before else REST for u in range(len(candidates))
-    ]
-    base = [u for u, kind in enumerate(kinds) if kind != REST]
-    rest = [u for u, kind in enumerate(kinds) if kind == REST]
-    count = 0 if novel is None else len(novel)
-    shown_novel = thinned(count, MAP_POINTS // 3)
-    shown_base = [base[i] for i in thinned(len(base), MAP_POINTS // 3)]
-    room = MAP_POINTS - len(shown_novel) - len(shown_base)
-    shown_rest = [rest[i] for i in thinned(len(rest), room)]
-    columns = shown_rest + shown_base
-    parts = [candidates.values[columns]]
-    if novel is not None:
-        parts.append(novel.values[shown_novel])
-    plane = class_map(np.concatenate(parts))
-    when = stage_of_choice(run)
-    position = {candidates.names[u]: i for i, u in enumerate(columns)}
+    kinds = dict.fromkeys(range(len(candidates)), REST)
+    kinds |= dict.fromkeys(stage.before, BEFORE) | dict.fromkeys(stage.selection.indices, CHOSEN)
+    rows = [] if novel is None else [(novel, n, NOVEL) for n in range(len(novel))]
+    base = [(candidates, u, kind) for u, kind in sorted(kinds.items()) if kind != REST]
+    rest = [(candidates, u, REST) for u, kind in sorted(kinds.items()) if kind == REST]
+    shown_novel, shown_base = (thinned(some, MAP_POINTS // 3) for some in (rows, base))
+    columns = thinned(rest, MAP_POINTS - len(shown_novel) - len(shown_base)) + shown_base
+    shown = columns + shown_novel
+    when = {name: one.number for one in reversed(run.stages) for name in one.selection.names}
+    position = {candidates.names[u]: i for i, (_, u, _) in enumerate(columns)}
     links = {
         row.name: tuple(position[name] for name, _ in row.neighbours if name in position)
         for row in stage.selection.explanation.novel
     }
     points = []
-    for (x, y), u in zip(plane, columns, strict=False):
-        name, group = candidates.names[u], candidates.groups[u] if candidates.groups else ""
-        points.append(Point(float(x), float(y), name, group, kinds[u], when.get(name, 0), ()))
-    for (x, y), n in zip(plane[len(columns) :], shown_novel, strict=True):
-        assert novel is not None
-        name, group = novel.names[n], novel.groups[n] if novel.groups else ""
-        points.append(Point(float(x), float(y), name, group, NOVEL, 0, links.get(name, ())))
-    return ClassMap(points, len(candidates) + count, stage)
+    plane = class_map(np.stack([classes.values[i] for classes, i, _ in shown]))
+    for (x, y), (classes, i, kind) in zip(plane.tolist(), shown, strict=True):
+        name, group = classes.names[i], classes.groups[i] if classes.groups else ""
+        of_base = kind != NOVEL
+        chosen, near = (when.get(name, 0), ()) if of_base else (0, links.get(name, ()))
+        points.append(Point(x, y, name, group, kind, chosen, near))
+    return ClassMap(points, len(candidates) + len(rows), stage)
 
 
 def problem_of(stage: Stage) -> SelectionProblem | None:
@@ -219,24 +174,16 @@ def problem_of(stage: Stage) -> SelectionProblem | None:
     the value of the selection cannot be computed from them.
     """
     candidates, novel, selection = stage.candidates, stage.novel, stage.selection
-    if not stage.informed or stage.problem is not None:
-        return stage.problem
-    if candidates is None:
-        return None
-    if len(candidates if novel is None else novel) * len(candidates) > _MATRIX:
-        return None
     similarity = selection.hyperparameters.get("similarity", "cosine")
-    if similarity not in SIMILARITIES:
+    if not stage.informed or stage.problem is not None or candidates is None:
+        return stage.problem
+    task = candidates if novel is None else novel
+    if len(task) * len(candidates) > _MATRIX or similarity not in SIMILARITIES:
         return None
     try:
+        settings = problem_settings(selection, candidates.names)
         problem = SelectionProblem.from_centroids(
-            candidates.values,
-            None if novel is None else novel.values,
-            names=candidates.names,
-            novel_names=None if novel is None else novel.names,
-            similarity=similarity,
-            groups=candidates.groups,
-            **problem_settings(selection, candidates.names),
+            candidates, novel, similarity=similarity, groups=candidates.groups, **settings
         )
     except (InputError, KeyError):  # limits that need costs, or names of other classes
         return None

@@ -8,29 +8,14 @@ style sheet. Papers get PNG and SVG files, panels of one kind side by side.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fsl_basesel.report.content import (
-    BEFORE,
-    CHOSEN,
-    NOVEL,
-    REST,
-    Change,
-    ClassMap,
-    Content,
-    Reference,
-    Served,
-    comparison_title,
-    content_of,
-    gap_in_words,
-    printable,
-    spaced,
-    thinned,
-)
+from fsl_basesel.report import content as contents
+from fsl_basesel.report.content import BEFORE, CHOSEN, NOVEL, REST, printable, spaced, thinned
 from fsl_basesel.report.paired import REFERENCE, Line, points
 from fsl_basesel.report.run import Protocol, Run, Stage
 from fsl_basesel.selection import Selection
@@ -76,15 +61,10 @@ STYLE: Any = {
 """The look of all figures of the project, for `matplotlib.rc_context`."""
 
 
-@dataclass(frozen=True)
-class Marks:
-    """What the page adds to the marks of a chart.
+class Marks(NamedTuple):
+    """What the page adds to the marks of a chart: a title and `data-*` attributes for each one.
 
-    Attributes:
-        artist: The marks, one for each title.
-        titles: What each one is, in words.
-        data: `data-*` attributes of each one.
-        dots: Draw the marks as one path of dots of this diameter, without titles: small.
+    With `dots` the marks are one path of dots of this diameter, without titles: small.
     """
 
     artist: Artist
@@ -93,8 +73,7 @@ class Marks:
     dots: float = 0.0
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """A chart.
 
     Attributes:
@@ -115,23 +94,13 @@ class Panel:
 
 
 def save_figures(run: Run, folder: str | os.PathLike[str], dpi: int = 200) -> list[Path]:
-    """Write every figure that the run has data for, as PNG and as SVG.
-
-    Args:
-        run: What `read_run` returned.
-        folder: Where; it must exist.
-        dpi: Dots per inch of the PNG files.
-
-    Returns:
-        The files.
-    """
+    """Write every figure that the run has data for, as PNG and as SVG, to a folder that exists."""
     from matplotlib import rc_context
 
     written = []
     with rc_context(STYLE):
-        for panels in all_panels(content_of(run)):
-            figure = _together(panels)
-            written += save(figure, Path(folder) / panels[0].figure, dpi)
+        for name, panels in groupby(_for_papers(run), key=lambda panel: panel.figure):
+            written += save(_together(list(panels)), Path(folder) / name, dpi)
     return written
 
 
@@ -139,9 +108,13 @@ def figure_of(selection: Selection) -> Figure:
     """All charts that a selection alone has data for, as one figure."""
     from matplotlib import rc_context
 
-    content = content_of(Run("selection", [Stage(1, selection)]))
     with rc_context(STYLE):
-        return _together([panel for panels in all_panels(content) for panel in panels])
+        return _together(_for_papers(Run("selection", [Stage(1, selection)])))
+
+
+def _for_papers(run: Run) -> list[Panel]:
+    panels = all_panels(contents.content_of(run))
+    return [one for kind in panels.values() for one in kind if one and one.figure != "stages"]
 
 
 def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:
@@ -154,23 +127,26 @@ def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:
     return written
 
 
-def all_panels(content: Content) -> Iterator[list[Panel]]:
-    """The figures of a run for papers: panels that belong together."""
-    if content.map is not None:
-        yield [map_panel(content.map)]
-    if content.served:
-        yield from ([panel] for panel in change_panels(content))
-    stages = content.informed
-    if any(stage.selection.indices for stage in stages):
-        yield gain_panels(stages)
-    if stages:
-        yield [bound_panel(stages, content.references)]
-    if content.run.protocols:
-        yield [accuracy_panel(protocol) for protocol in content.run.protocols]
-    methods = [method_panel(lines) for lines in content.comparisons]
-    shown = [panel for panel in methods if panel is not None]
-    if shown:
-        yield shown
+def all_panels(
+    content: contents.Content, where: Callable[[str, bool], str | None] | None = None
+) -> dict[str, list[Panel | None]]:
+    """The charts of a run by kind; a comparison of methods without common seeds has None.
+
+    Args:
+        content: What to show.
+        where: The place of a class's thumbnail, from its name and whether it is novel.
+    """
+    run, shown = content.run, content.map
+    stages = run.informed
+    return {
+        "map": [] if shown is None else [_map(shown, where)],
+        "stages": [] if shown is None else _stage_maps(shown, run.stages),
+        "changes": [] if run.last is None else _changes(content, run.last),
+        "gains": [_gains(stage) for stage in stages if stage.selection.indices],
+        "bounds": [_bounds(stages, content.references)] if stages else [],
+        "accuracy": [_accuracy(protocol) for protocol in run.protocols],
+        "methods": [_methods(lines) for lines in content.comparisons],
+    }
 
 
 def _together(panels: Sequence[Panel]) -> Figure:
@@ -199,24 +175,6 @@ def new_figure(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
-def map_panel(content: ClassMap, where: Callable[[str, bool], str | None] | None = None) -> Panel:
-    """The map of all classes.
-
-    Args:
-        content: The map.
-        where: The place of a class's thumbnail, from its name and whether it is novel.
-    """
-    rise, width = _rise(content), 2 * WIDTH
-    draw = partial(_map, content=content, where=where)
-    title = f"Map of {len(content.points)} classes: novel, chosen and not chosen"
-    return Panel("class-map", title, draw, width * rise, width, bare=True)
-
-
-def _rise(content: ClassMap) -> float:
-    """Height over width."""
-    return max([0.35, *(abs(point.y) for point in content.points)])
-
-
 _KINDS = {
     REST: ("not chosen", "not chosen", 26, "o"),
     BEFORE: ("chosen earlier", "base class from the start", 85, "o"),
@@ -225,37 +183,38 @@ _KINDS = {
 }
 
 
-def _map(
-    axes: Axes,
-    content: ClassMap,
-    where: Callable[[str, bool], str | None] | None,
-) -> list[Marks]:
-    found = []
-    for kind, (label, words, size, marker) in _KINDS.items():
-        chosen = [(i, point) for i, point in enumerate(content.points) if point.kind == kind]
-        if not chosen:
-            continue
-        artist = axes.scatter(
-            [point.x for _, point in chosen],
-            [point.y for _, point in chosen],
-            s=size,
-            marker=marker,
-            color=COLOUR[kind],
-            edgecolors=PAPER,
-            linewidths=0.8,
-            label=f"{label} ({len(chosen)})",
-            zorder=3,
-        )
-        titles, data = [], []
-        for i, point in chosen:
-            how = f"chosen in stage {point.stage}" if point.stage else words
-            titles.append(f"{point.name}\n{how}" + (f" · {point.group}" if point.group else ""))
-            picture = where(point.name, kind == NOVEL) if where else None
-            links = " ".join(map(str, point.links))
-            data.append({"i": i, "p": picture, "n": links})
-        found.append(Marks(artist, titles, data))
-    _frame(axes, _rise(content))
-    return found
+def _map(content: contents.ClassMap, where: Callable[[str, bool], str | None] | None) -> Panel:
+    """The map of all classes."""
+
+    def draw(axes: Axes) -> list[Marks]:
+        found = []
+        for kind, (label, words, size, marker) in _KINDS.items():
+            chosen = [(i, point) for i, point in enumerate(content.points) if point.kind == kind]
+            if not chosen:
+                continue
+            artist = axes.scatter(
+                [point.x for _, point in chosen], [point.y for _, point in chosen], s=size,
+                marker=marker, color=COLOUR[kind], edgecolors=PAPER, linewidths=0.8,
+                label=f"{label} ({len(chosen)})", zorder=3,
+            )  # fmt: skip
+            titles, data = [], []
+            for i, point in chosen:
+                how = f"chosen in stage {point.stage}" if point.stage else words
+                titles.append(f"{point.name}\n{how}" + (f" · {point.group}" if point.group else ""))
+                picture = where(point.name, kind == NOVEL) if where else None
+                data.append({"i": i, "p": picture, "n": " ".join(map(str, point.links))})
+            found.append(Marks(artist, titles, data))
+        _frame(axes, rise)
+        return found
+
+    rise, width = _rise(content), 2 * WIDTH
+    title = f"Map of {len(content.points)} classes: novel, chosen and not chosen"
+    return Panel("class-map", title, draw, width * rise, width, bare=True)
+
+
+def _rise(content: contents.ClassMap) -> float:
+    """Height over width."""
+    return max([0.35, *(abs(point.y) for point in content.points)])
 
 
 def _frame(axes: Axes, rise: float) -> None:
@@ -265,79 +224,76 @@ def _frame(axes: Axes, rise: float) -> None:
     axes.axis("off")
 
 
-def stage_panels(content: ClassMap, stages: Sequence[Stage]) -> list[Panel]:
+def _stage_maps(content: contents.ClassMap, stages: Sequence[Stage]) -> list[Panel | None]:
     """The same map once for each stage, small: what was there, what was added."""
-    panels = []
+    rise = _rise(content)
+
+    def draw(axes: Axes, number: int) -> list[Marks]:
+        now: dict[str, list[tuple[float, float]]] = {
+            kind: [] for kind in (REST, NOVEL, BEFORE, CHOSEN)
+        }
+        for point in content.points:
+            kind = point.kind
+            if point.stage:  # chosen at some time: by now, just now, or not yet
+                kind = BEFORE if point.stage < number else CHOSEN if point.stage == number else REST
+            now[kind].append((point.x, point.y))
+        found = []
+        for kind, places in now.items():
+            if places:
+                size = 2.4 if kind in (REST, NOVEL) else 5.0
+                across, up = zip(*places, strict=True)
+                artist = axes.scatter(across, up, s=size**2, color=COLOUR[kind], linewidths=0)
+                found.append(Marks(artist, dots=size))
+        _frame(axes, rise)
+        return found
+
+    panels: list[Panel | None] = []
     for stage in stages:
         if stage.number <= content.stage.number:
             how = "at random" if not stage.informed else f"by {stage.selection.method}"
             title = f"Stage {stage.number}: {len(stage.selection.indices)} classes {how}"
-            draw = partial(_stage_map, content=content, number=stage.number)
-            panels.append(Panel("stages", title, draw, 170 * _rise(content), 170, bare=True))
+            panel = partial(draw, number=stage.number)
+            panels.append(Panel("stages", title, panel, 170 * rise, 170, bare=True))
     return panels
 
 
-def _stage_map(axes: Axes, content: ClassMap, number: int) -> list[Marks]:
-    now: dict[str, list[tuple[float, float]]] = {kind: [] for kind in (REST, NOVEL, BEFORE, CHOSEN)}
-    for point in content.points:
-        kind = point.kind
-        if point.stage:  # chosen at some time: by now, just now, or not yet
-            kind = BEFORE if point.stage < number else CHOSEN if point.stage == number else REST
-        now[kind].append((point.x, point.y))
-    found = []
-    for kind, places in now.items():
-        if places:
-            size = 2.4 if kind in (REST, NOVEL) else 5.0
-            across, up = zip(*places, strict=True)
-            artist = axes.scatter(across, up, s=size**2, color=COLOUR[kind], linewidths=0)
-            found.append(Marks(artist, dots=size))
-    _frame(axes, _rise(content))
-    return found
-
-
-def change_panels(content: Content) -> list[Panel]:
+def _changes(content: contents.Content, last: Stage) -> list[Panel | None]:
     """Similarity to the nearest base classes and Similarity Ratio of each novel class.
 
     Signed similarities have no ratio.
     """
-    assert content.last is not None
-    k, served = content.last.selection.hyperparameters["k"], content.served
-    kinds: tuple[tuple[str, str, Callable[[Served], Change]], ...] = (
-        ("similarity", f"similarity to {k} nearest", lambda row: row.nearest),
-        ("similarity-ratio", "Similarity Ratio", lambda row: row.ratio),
-    )
+    k, served = last.selection.hyperparameters["k"], content.served
+    kinds = {
+        "similarity": (f"similarity to {k} nearest", [(row.name, row.nearest) for row in served]),
+        "similarity-ratio": ("Similarity Ratio", [(row.name, row.ratio) for row in served]),
+    }
     return [
-        Panel(name, title, partial(_changes, served=served, change=change), 250)
-        for name, title, change in kinds
-        if name == "similarity" or any(change(row).after is not None for row in served)
+        Panel(name, title, partial(_draw_changes, rows=rows), 250)
+        for name, (title, rows) in kinds.items()
+        if name == "similarity" or any(change.after is not None for _, change in rows)
     ]
 
 
-def _changes(
-    axes: Axes, served: Sequence[Served], change: Callable[[Served], Change]
-) -> list[Marks]:
+def _draw_changes(axes: Axes, rows: Sequence[tuple[str, contents.Change]]) -> list[Marks]:
     """Novel classes side by side, the highest first: before, after and for random choices."""
-    known = [(row.name, one) for row in served if (one := change(row)).after is not None]
+    known = [(name, one) for name, one in rows if one.after is not None]
     known.sort(key=lambda pair: -(pair[1].after or 0.0))
-    shown = [known[i] for i in thinned(len(known), MOST)]
+    shown = thinned(known, MOST)
     at = range(1, len(shown) + 1)
-    both = [(x, one) for x, (_, one) in zip(at, shown, strict=True) if one.before is not None]
+    changes = [(x, one) for x, (_, one) in zip(at, shown, strict=True)]
+    both = [(x, one.before, one.after) for x, one in changes if one.before is not None]
     if both:
-        x, low, high = zip(*((x, one.before, one.after) for x, one in both), strict=True)
+        x, low, high = zip(*both, strict=True)
         axes.vlines(x, low, high, color=COLOUR[BEFORE], linewidth=1.2)
-        axes.scatter(
-            x, low, s=12, facecolors=PAPER, edgecolors=SOFT, linewidths=0.9, label="before"
-        )
+        _rings(axes, x, low, s=12, linewidths=0.9, label="before")
     titles = []
     for name, one in shown:
-        figures = (("before", one.before), ("random choice", one.random))
+        figures = (("after", one.after), ("before", one.before), ("random choice", one.random))
         more = [f"{word} {value:.3f}" for word, value in figures if value is not None]
-        titles.append(f"{name}\n" + ", ".join([f"after {one.after:.3f}", *more]))
+        titles.append(f"{name}\n" + ", ".join(more))
     reached = [one.after or 0.0 for _, one in shown]
     after = axes.scatter(at, reached, s=14, color=COLOUR[CHOSEN], label="after", zorder=4)
-    drawn = [
-        (x, one.random) for x, (_, one) in zip(at, shown, strict=True) if one.random is not None
-    ]
+    drawn = [(x, one.random) for x, one in changes if one.random is not None]
     if drawn:
         x, y = zip(*drawn, strict=True)
         axes.scatter(x, y, marker="_", s=18, color=SOFT, linewidths=1.2, label="random choice")
@@ -346,192 +302,163 @@ def _changes(
     return [Marks(after, titles)]
 
 
-def _counted(axes: Axes, count: int, label: str) -> None:
+def _rings(axes: Axes, x: Any, y: Any, **options: Any) -> Artist:
+    return axes.scatter(x, y, facecolors=PAPER, edgecolors=SOFT, **options)
+
+
+def _ticks(axis: Any, count: int, **options: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 5, 10], **options))
+
+
+def _counted(axes: Axes, count: int, label: str) -> None:
+    _ticks(axes.xaxis, 6, integer=True, min_n_ticks=1)
+    _ticks(axes.yaxis, 5)
     axes.grid(axis="x", visible=False)
     axes.set_xlim(0.2, max(count, 1) + 0.8)
     axes.set_xlabel(label)
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: Axes, columns: int = 3) -> None:
     """Above the chart, where no mark is hidden by it."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2, borderpad=0.1)
+    space = {"borderaxespad": 0.2, "borderpad": 0.1}
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **space)
 
 
-def gain_panels(stages: Sequence[Stage]) -> list[Panel]:
-    """What each class added when it was chosen, in order, for each stage."""
-    chosen = [stage for stage in stages if stage.selection.indices]
-    return [
-        Panel("gains", f"h gained, stage {stage.number}", partial(_gains, stage=stage), 210)
-        for stage in chosen
-    ]
+def _gains(stage: Stage) -> Panel:
+    """What each class added when it was chosen, in order."""
+
+    def draw(axes: Axes) -> list[Marks]:
+        shown = thinned(list(enumerate(stage.selection.explanation.chosen, 1)), MOST)
+        at, rows = [rank for rank, _ in shown], [row for _, row in shown]
+        gains, width = [row.gain for row in rows], 0.8 * (at[-1] / len(at))
+        bars = axes.bar(at, gains, width, color=COLOUR[CHOSEN], label="gained when chosen")
+        axes.scatter(
+            at, [row.loss for row in rows], marker="_", s=max(6.0, min(90.0, (200 / len(at)) ** 2)),
+            color=INK, linewidths=1.2, label="lost without it", zorder=3,
+        )  # fmt: skip
+        axes.axhline(0, color=SOFT, linewidth=0.8)
+        _counted(axes, at[-1], "order of choice")
+        _legend(axes)
+        titles = [
+            f"{row.name}\ngained {row.gain:.5f}, {row.loss:.5f} lost without it, "
+            f"serves {len(row.serves)} novel classes"
+            for row in rows
+        ]
+        return [Marks(bar, [title]) for bar, title in zip(bars, titles, strict=True)]
+
+    return Panel("gains", f"h gained, stage {stage.number}", draw, 210)
 
 
-def _gains(axes: Axes, stage: Stage) -> list[Marks]:
-    rows = stage.selection.explanation.chosen
-    which = thinned(len(rows), MOST)
-    shown = [rows[i] for i in which]
-    at = [i + 1 for i in which]
-    width = 0.8 * (at[-1] / len(at))
-    bars = axes.bar(
-        at, [row.gain for row in shown], width, color=COLOUR[CHOSEN], label="gained when chosen"
-    )
-    axes.scatter(
-        at,
-        [row.loss for row in shown],
-        marker="_",
-        s=max(6.0, min(90.0, (200 / len(at)) ** 2)),
-        color=INK,
-        linewidths=1.2,
-        label="lost without it",
-        zorder=3,
-    )
-    axes.axhline(0, color=SOFT, linewidth=0.8)
-    _counted(axes, at[-1], "order of choice")
-    _legend(axes)
-    return [
-        Marks(
-            bar,
-            [
-                f"{row.name}\ngained {row.gain:.5f}, {row.loss:.5f} lost without it, "
-                f"serves {len(row.serves)} novel classes"
-            ],
-        )
-        for bar, row in zip(bars, shown, strict=True)
-    ]
-
-
-def bound_panel(stages: Sequence[Stage], references: Mapping[int, Reference | None]) -> Panel:
+def _bounds(stages: Sequence[Stage], references: Mapping[int, contents.Reference | None]) -> Panel:
     """Each selection's value, the proven bound, and what random choices reach."""
-    draw = partial(_bounds, stages=stages, references=references)
+
+    def draw(axes: Axes) -> list[Marks]:
+        found = []
+        for i, stage in enumerate(reversed(stages)):
+            selection, reference = stage.selection, references.get(stage.number)
+            label = (lambda text: text) if i == 0 else (lambda _: None)
+            if reference is not None:
+                mean = reference.control.mean
+                axes.plot([mean, selection.value], [i, i], color=COLOUR[BEFORE], lw=2, zorder=1)
+                look = {"s": 36, "linewidths": 1.4, "zorder": 2, "label": label("random choice")}
+                found.append(Marks(_rings(axes, mean, i, **look), [f"random choice {mean:.6f}"]))
+            value = axes.scatter(
+                selection.value, i, s=48, color=COLOUR[CHOSEN], label=label("this one"), zorder=3
+            )
+            found.append(Marks(value, [f"value {selection.value:.6f}"]))
+            if selection.upper_bound is not None:
+                bound = axes.scatter(
+                    selection.upper_bound, i, marker="|", s=220, color=INK, linewidths=2,
+                    label=label("proven bound"), zorder=4,
+                )  # fmt: skip
+                found.append(Marks(bound, [f"proven bound {selection.upper_bound:.6f}"]))
+            total = len(stage.before) + len(selection.indices)
+            words = contents.gap_in_words(selection.gap)
+            name = f"stage {stage.number}, {total} classes: {words}"
+            axes.text(0, i + 0.26, name, transform=axes.get_yaxis_transform(), color=INK)
+        axes.set_ylim(-0.5, len(stages) - 0.35)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        _ticks(axes.xaxis, 5)
+        axes.margins(x=0.08)
+        _legend(axes)
+        return found
+
     return Panel("value-and-bound", "h of each selection", draw, 76 + 44 * len(stages))
-
-
-def _bounds(
-    axes: Axes, stages: Sequence[Stage], references: Mapping[int, Reference | None]
-) -> list[Marks]:
-    from matplotlib.ticker import MaxNLocator
-
-    found = []
-    for i, stage in enumerate(reversed(stages)):
-        selection, reference = stage.selection, references.get(stage.number)
-        label = (lambda text: text) if i == 0 else (lambda _: None)
-        if reference is not None:
-            random_mean = reference.control.mean
-            ends = [random_mean, selection.value]
-            axes.plot(ends, [i, i], color=COLOUR[BEFORE], linewidth=2, zorder=1)
-            random = axes.scatter(
-                random_mean, i, s=36, facecolors=PAPER, edgecolors=SOFT, linewidths=1.4,
-                label=label("random choice"), zorder=2,
-            )  # fmt: skip
-            found.append(Marks(random, [f"random choice {random_mean:.6f}"]))
-        value = axes.scatter(
-            selection.value, i, s=48, color=COLOUR[CHOSEN], label=label("this one"), zorder=3
-        )
-        found.append(Marks(value, [f"value {selection.value:.6f}"]))
-        if selection.upper_bound is not None:
-            bound = axes.scatter(
-                selection.upper_bound, i, marker="|", s=220, color=INK, linewidths=2,
-                label=label("proven bound"), zorder=4,
-            )  # fmt: skip
-            found.append(Marks(bound, [f"proven bound {selection.upper_bound:.6f}"]))
-        total = len(stage.before) + len(selection.indices)
-        name = f"stage {stage.number}, {total} classes: {gap_in_words(selection.gap)}"
-        axes.text(0, i + 0.26, name, transform=axes.get_yaxis_transform(), color=INK)
-    axes.set_ylim(-0.5, len(stages) - 0.35)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    axes.margins(x=0.08)
-    _legend(axes)
-    return found
-
-
-def accuracy_panel(protocol: Protocol) -> Panel:
-    """Accuracy by the number of base classes, a line for each head."""
-    title = f"{protocol.title}, accuracy in %"
-    heads = len({row.head for row in protocol.rows})
-    return Panel("accuracy", title, partial(_accuracy, protocol=protocol), 250 + 16 * (heads // 3))
 
 
 _LINES = (("o-", INK, INK), ("o--", SOFT, PAPER), ("s:", INK, INK), ("s-.", SOFT, PAPER))
 
 
-def _accuracy(axes: Axes, protocol: Protocol) -> list[Marks]:
-    sizes = sorted({row.base_classes for row in protocol.rows})
-    found = []
+def _accuracy(protocol: Protocol) -> Panel:
+    """Accuracy by the number of base classes, a line for each head."""
     heads = list(dict.fromkeys(row.head for row in protocol.rows))
-    for i, head in enumerate(heads):
-        rows = sorted(
-            (row for row in protocol.rows if row.head == head), key=lambda row: row.base_classes
-        )
-        style, colour, inside = _LINES[i % len(_LINES)]
-        shift = (i - (len(heads) - 1) / 2) * 0.06
-        at = [sizes.index(row.base_classes) + shift for row in rows]
-        means = [100 * row.accuracy.mean for row in rows]
-        axes.errorbar(
-            at, means, [100 * (row.accuracy.half_width or 0.0) for row in rows], fmt=style[1:],
-            color=colour,
-            linewidth=1.4, label="_",
-        )  # fmt: skip
-        artist = axes.scatter(
-            at, means, s=26, marker=style[0], color=inside, edgecolors=colour, linewidths=1.4,
-            label=printable(spaced(head)), zorder=4,
-        )  # fmt: skip
-        titles = [
-            f"{spaced(head)}\n{row.base_classes} base classes: {points(row.accuracy, digits=1)} %"
-            for row in rows
-        ]
-        found.append(Marks(artist, titles))
-    if protocol.ways:
-        axes.axhline(100 / protocol.ways, color=SOFT, linestyle=(0, (2, 4)), linewidth=1)
-        axes.annotate(
-            "chance", (1, 100 / protocol.ways), (0, 3), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha="right", color=SOFT,
-        )  # fmt: skip
-    axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
-    axes.set_xlim(-0.4, len(sizes) - 0.6)
-    axes.grid(axis="x", visible=False)
-    axes.set_xlabel("base classes")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2, borderpad=0.1)
-    return found
+
+    def draw(axes: Axes) -> list[Marks]:
+        sizes = sorted({row.base_classes for row in protocol.rows})
+        found = []
+        for i, head in enumerate(heads):
+            rows = [row for row in protocol.rows if row.head == head]
+            rows.sort(key=lambda row: row.base_classes)
+            style, colour, inside = _LINES[i % len(_LINES)]
+            shift = (i - (len(heads) - 1) / 2) * 0.06
+            at = [sizes.index(row.base_classes) + shift for row in rows]
+            means = [100 * row.accuracy.mean for row in rows]
+            widths = [100 * (row.accuracy.half_width or 0.0) for row in rows]
+            axes.errorbar(at, means, widths, fmt=style[1:], color=colour, linewidth=1.4, label="_")
+            artist = axes.scatter(
+                at, means, s=26, marker=style[0], color=inside, edgecolors=colour, linewidths=1.4,
+                label=printable(spaced(head)), zorder=4,
+            )  # fmt: skip
+            titles = [f"{row.base_classes} base classes: {points(row.accuracy, digits=1)} %"
+                      for row in rows]  # fmt: skip
+            found.append(Marks(artist, [f"{spaced(head)}\n{title}" for title in titles]))
+        if protocol.ways:
+            axes.axhline(100 / protocol.ways, color=SOFT, linestyle=(0, (2, 4)), linewidth=1)
+            axes.annotate(
+                "chance", (1, 100 / protocol.ways), (0, 3), xycoords=("axes fraction", "data"),
+                textcoords="offset points", ha="right", color=SOFT,
+            )  # fmt: skip
+        axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
+        axes.set_xlim(-0.4, len(sizes) - 0.6)
+        axes.grid(axis="x", visible=False)
+        axes.set_xlabel("base classes")
+        _legend(axes, 2)
+        return found
+
+    title = f"{protocol.title}, accuracy in %"
+    return Panel("accuracy", title, draw, 250 + 16 * (len(heads) // 3))
 
 
-def method_panel(lines: Sequence[Line]) -> Panel | None:
+def _methods(lines: Sequence[Line]) -> Panel | None:
     """Differences to the reference with their intervals; None where no seed is common."""
-    known = [line for line in lines if line.difference is not None]
+    known = [(line.label, one) for line in lines if (one := line.difference) is not None]
+
+    def draw(axes: Axes) -> list[Marks]:
+        found = []
+        axes.axvline(0, color=SOFT, linewidth=1)
+        for i, (label, one) in enumerate(reversed(known)):
+            mean, width = 100 * one.mean, 100 * (one.half_width or 0.0)
+            axes.plot([mean - width, mean + width], [i, i], color=SOFT, linewidth=1.4)
+            sure = one.excludes_zero
+            mark = axes.scatter(
+                mean, i, s=32, color=COLOUR[CHOSEN] if sure else PAPER,
+                edgecolors=COLOUR[CHOSEN] if sure else SOFT, linewidths=1.4, zorder=3,
+            )  # fmt: skip
+            found.append(Marks(mark, [f"{label}\n{points(one, sign=True, digits=1)} points"]))
+        labels = [printable(label) for label, _ in reversed(known)]
+        short = [label if len(label) <= 22 else f"{label[:21]}…" for label in labels]
+        axes.set_yticks(range(len(known)), short)
+        axes.set_ylim(-0.6, len(known) - 0.4)
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="y", visible=False)
+        _ticks(axes.xaxis, 5)
+        axes.set_xlabel(f"accuracy minus {REFERENCE}, points, 95 %")
+        return found
+
     if not known:
         return None
-    draw = partial(_methods, lines=known)
-    return Panel("methods", comparison_title(lines[0]), draw, 58 + 22 * len(known))
-
-
-def _methods(axes: Axes, lines: Sequence[Line]) -> list[Marks]:
-    from matplotlib.ticker import MaxNLocator
-
-    found = []
-    axes.axvline(0, color=SOFT, linewidth=1)
-    for i, line in enumerate(reversed(lines)):
-        one = line.difference
-        assert one is not None
-        if one.low is not None and one.high is not None:
-            axes.plot([100 * one.low, 100 * one.high], [i, i], color=SOFT, linewidth=1.4)
-        inside = COLOUR[CHOSEN] if one.excludes_zero else PAPER
-        edge = COLOUR[CHOSEN] if one.excludes_zero else SOFT
-        mark = axes.scatter(
-            100 * one.mean, i, s=32, color=inside, edgecolors=edge, linewidths=1.4, zorder=3
-        )
-        found.append(Marks(mark, [f"{line.label}\n{points(one, sign=True, digits=1)} points"]))
-    labels = [printable(line.label) for line in reversed(lines)]
-    short = [label if len(label) <= 22 else f"{label[:21]}…" for label in labels]
-    axes.set_yticks(range(len(lines)), short)
-    axes.set_ylim(-0.6, len(lines) - 0.4)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="y", visible=False)
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    axes.set_xlabel(f"accuracy minus {REFERENCE}, points, 95 %")
-    return found
+    return Panel("methods", contents.comparison_title(lines[0]), draw, 58 + 22 * len(known))

@@ -22,32 +22,20 @@ REFERENCE = "Random"
 COMPARISON = ("experiment", "domain", "setting", "m", "head", "shots")
 """Columns in which rows must agree to be compared; a column that is absent agrees with itself."""
 
-_NUMBERS = ("m", "shots", "seed", "k", "lam", "accuracy", "value", "upper_bound", "gap", "seconds")
+_WHOLE = ("m", "shots", "seed")
+_NUMBERS = (*_WHOLE, "accuracy")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean of `n` independent values and its Student t interval.
+    """A mean of `n` independent values and half the width of its 95 % Student t interval.
 
-    Attributes:
-        n: How many values.
-        mean: Their mean.
-        half_width: Half the width of the interval; None for a single value, which has none.
+    A single value has no interval: its `half_width` is None.
     """
 
     n: int
     mean: float
     half_width: float | None
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of the interval."""
-        return None if self.half_width is None else self.mean - self.half_width
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of the interval."""
-        return None if self.half_width is None else self.mean + self.half_width
 
     @property
     def excludes_zero(self) -> bool:
@@ -60,27 +48,21 @@ class Line:
     """A method in one comparison: a line of the table.
 
     Attributes:
-        key: Values of the columns of the comparison, by default those of `COMPARISON`.
+        key: Values of the columns of `COMPARISON`.
         label: Name of the method as shown.
         accuracy: Mean accuracy over seeds.
         difference: Accuracy minus that of the reference on the seeds both have; None for the
             reference itself and where no seed is common.
-        value: Mean h of the selections; None where no row tells.
-        gap: Mean certified gap; None where no row tells.
-        seconds: Mean time of a selection; None where no row tells.
     """
 
     key: dict[str, Any]
     label: str
     accuracy: Estimate
     difference: Estimate | None
-    value: float | None
-    gap: float | None
-    seconds: float | None
 
 
-def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Mean and t interval of independent values.
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and 95 % t interval of independent values.
 
     Example:
         >>> one = estimate([0.50, 0.52, 0.54])
@@ -96,8 +78,7 @@ def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     if array.size == 1:
         return Estimate(1, mean, None)
     error = float(array.std(ddof=1)) / math.sqrt(array.size)
-    quantile = float(stats.t.ppf(0.5 + confidence / 2, array.size - 1))
-    return Estimate(int(array.size), mean, quantile * error)
+    return Estimate(int(array.size), mean, float(stats.t.ppf(0.975, array.size - 1)) * error)
 
 
 def points(estimate: Estimate | None, sign: bool = False, digits: int = 2) -> str:
@@ -135,33 +116,19 @@ def percent(share: float | None) -> str:
     return f"{share:.{digits}%}".replace("%", " %")
 
 
-def paired_difference(
-    ours: Mapping[Any, float], reference: Mapping[Any, float], confidence: float = 0.95
-) -> Estimate | None:
-    """Mean difference on common seeds and its interval; None without a common seed.
-
-    Args:
-        ours: A value for each seed.
-        reference: The value to compare with, for each seed.
-        confidence: Of the interval.
+def paired_difference(ours: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate | None:
+    """Mean difference of values by seed, on common seeds; None without a common seed.
 
     Example:
         >>> better = paired_difference({0: 0.60, 1: 0.70, 7: 0.1}, {0: 0.58, 1: 0.67, 2: 0.9})
         >>> better.n, round(better.mean, 3)
         (2, 0.025)
     """
-    common = [seed for seed in ours if seed in reference]
-    if not common:
-        return None
-    return estimate([ours[seed] - reference[seed] for seed in common], confidence)
+    common = [ours[seed] - reference[seed] for seed in ours if seed in reference]
+    return estimate(common) if common else None
 
 
-def summarise(
-    rows: Iterable[Mapping[str, Any]],
-    reference: str = REFERENCE,
-    by: Sequence[str] = COMPARISON,
-    confidence: float = 0.95,
-) -> list[Line]:
+def summarise(rows: Iterable[Mapping[str, Any]]) -> list[Line]:
     """A line for each method of each comparison, in the order in which they first appear.
 
     Rows without an accuracy do not count. The same seed twice under one label is one result if the
@@ -169,9 +136,6 @@ def summarise(
 
     Args:
         rows: Dicts with the columns of `results.csv`; `label`, `seed` and `accuracy` are needed.
-        reference: Label that the others are compared with.
-        by: Columns in which rows must agree to be compared.
-        confidence: Of the intervals.
 
     Example:
         >>> rows = [
@@ -184,52 +148,35 @@ def summarise(
         Random 0.51 None
         Alg. 1 0.53 Estimate(n=3, mean=0.02..., half_width=...)
     """
-    comparisons: dict[tuple[Any, ...], dict[str, dict[Any, dict[str, Any]]]] = {}
+    comparisons: dict[tuple[Any, ...], dict[str, dict[Any, float]]] = {}
     for number, raw in enumerate(rows, 1):
         row = _parsed(raw, number)
         if row["accuracy"] is None:
             continue
-        key = tuple(row.get(column) for column in by)
+        key = tuple(row.get(column) for column in COMPARISON)
         seeds = comparisons.setdefault(key, {}).setdefault(row["label"], {})
-        known = seeds.setdefault(row["seed"], row)
-        if known["accuracy"] != row["accuracy"]:
-            where = ", ".join(f"{name}={value}" for name, value in zip(by, key, strict=True))
+        known = seeds.setdefault(row["seed"], row["accuracy"])
+        if known != row["accuracy"]:
+            where = ", ".join(
+                f"{name}={value}" for name, value in zip(COMPARISON, key, strict=True)
+            )
             raise InputError(
                 f"Expected one accuracy for {row['label']!r} and seed {row['seed']} ({where}) but "
-                f"got {known['accuracy']} and {row['accuracy']}; give each method its own label, "
-                "or remove the outdated row."
+                f"got {known} and {row['accuracy']}; give each method its own label, or remove the "
+                "outdated row."
             )
     return [
-        _line(dict(zip(by, key, strict=True)), label, methods, reference, confidence)
+        Line(
+            key=dict(zip(COMPARISON, key, strict=True)),
+            label=label,
+            accuracy=estimate(list(ours.values())),
+            difference=None
+            if label == REFERENCE
+            else paired_difference(ours, methods.get(REFERENCE, {})),
+        )
         for key, methods in comparisons.items()
-        for label in methods
+        for label, ours in methods.items()
     ]
-
-
-def _line(
-    key: dict[str, Any],
-    label: str,
-    methods: Mapping[str, Mapping[Any, Mapping[str, Any]]],
-    reference: str,
-    confidence: float,
-) -> Line:
-    seeds = methods[label]
-    ours = {seed: row["accuracy"] for seed, row in seeds.items()}
-    theirs = {seed: row["accuracy"] for seed, row in methods.get(reference, {}).items()}
-    return Line(
-        key=key,
-        label=label,
-        accuracy=estimate(list(ours.values()), confidence),
-        difference=None if label == reference else paired_difference(ours, theirs, confidence),
-        value=_mean(row.get("value") for row in seeds.values()),
-        gap=_mean(row.get("gap") for row in seeds.values()),
-        seconds=_mean(row.get("seconds") for row in seeds.values()),
-    )
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
 
 
 def _parsed(raw: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -257,4 +204,4 @@ def _number(value: Any, name: str, row: int) -> int | float | None:
         ) from error
     if math.isnan(number):
         return None
-    return int(number) if number.is_integer() and name in ("m", "shots", "seed", "k") else number
+    return int(number) if number.is_integer() and name in _WHOLE else number

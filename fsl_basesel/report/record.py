@@ -12,9 +12,8 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -38,33 +37,22 @@ BUDGET = 48 * 2**20
 _CHUNK = 64
 
 
-def selection_file(stage: int) -> str:
-    """Name of the file of a stage's selection; stages count from 1.
+KINDS = (("candidate", "candidates"), ("novel", "novel"))
+"""How the arrays of both sides are called: `candidate_names` beside `candidates`."""
 
-    Example:
-        >>> selection_file(1)
-        'selection-stage-1.json'
-    """
+
+def selection_file(stage: int) -> str:
+    """Name of the file of a stage's selection; stages count from 1."""
     return f"selection-stage-{stage}.json"
 
 
 def classes_file(stage: int) -> str:
-    """Name of the file of a stage's centroids; stages count from 1.
-
-    Example:
-        >>> classes_file(1)
-        'classes-stage-1.npz'
-    """
+    """Name of the file of a stage's centroids."""
     return f"classes-stage-{stage}.npz"
 
 
 def problem_file(stage: int) -> str:
-    """Name of the file of the problem of a stage; stages count from 1.
-
-    Example:
-        >>> problem_file(1)
-        'problem-stage-1.npz'
-    """
+    """Name of the file of a stage's problem."""
     return f"problem-stage-{stage}.npz"
 
 
@@ -73,11 +61,6 @@ def save_problem(folder: str | os.PathLike[str], stage: int, problem: SelectionP
 
     Needed if they cannot be computed from the centroids of `save_classes`: for a matrix of
     similarities, costs, weights or groups. Settings and limits are in the selection.
-
-    Args:
-        folder: The run's folder.
-        stage: Number of the selection, from 1.
-        problem: What was chosen from.
     """
     groups = problem.groups
     arrays = {
@@ -93,11 +76,7 @@ def save_problem(folder: str | os.PathLike[str], stage: int, problem: SelectionP
 
 
 def load_problem(path: str | os.PathLike[str], selection: Selection) -> SelectionProblem:
-    """Read what `save_problem` wrote, with the settings and limits of the selection.
-
-    Raises:
-        InputError: The file is damaged or something else.
-    """
+    """Read what `save_problem` wrote, with the settings and limits of the selection."""
     what = "a file written by `save_problem`"
     arrays = load_npz(path, PROBLEM, ("similarity", "names", "novel_names"), what=what)
     names = arrays["names"].tolist()
@@ -141,7 +120,7 @@ def save_classes(
         novel: Centroids of the novel classes; None in General Selection.
     """
     content: dict[str, np.ndarray] = {}
-    for kind, key, classes in (("candidate", "candidates", candidates), ("novel", "novel", novel)):
+    for (kind, key), classes in zip(KINDS, (candidates, novel), strict=True):
         if classes is None:
             continue
         content[key] = classes.values.astype(np.float32)
@@ -154,33 +133,19 @@ def save_classes(
 def load_classes(
     path: str | os.PathLike[str],
 ) -> tuple[ClassCentroids, ClassCentroids | None]:
-    """Read what `save_classes` wrote: the candidates, and the novel classes if there are any.
-
-    Raises:
-        InputError: The file is damaged or something else.
-    """
+    """Read what `save_classes` wrote: the candidates, and the novel classes if there are any."""
     what = "a file written by `save_classes`"
     content = load_npz(path, None, ("candidates", "candidate_names"), what=what)
 
     def part(kind: str, key: str) -> ClassCentroids:
-        groups = content.get(f"{kind}_groups")
-        return ClassCentroids(
-            content[key],
-            content[f"{kind}_names"].tolist(),
-            None if groups is None else groups.tolist(),
-        )
+        names, groups = content[f"{kind}_names"].tolist(), content.get(f"{kind}_groups")
+        return ClassCentroids(content[key], names, None if groups is None else groups.tolist())
 
-    return part("candidate", "candidates"), part("novel", "novel") if "novel" in content else None
+    return part(*KINDS[0]), part(*KINDS[1]) if "novel" in content else None
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """What `pictures.npz` holds: by name, a thumbnail of each class that has one.
-
-    Attributes:
-        candidates: Name to `[side, side]` or `[side, side, 3]` uint8.
-        novel: The same for novel classes.
-    """
+class Pictures(NamedTuple):
+    """Thumbnails by name of the class: `[side, side]` or `[side, side, 3]` uint8."""
 
     candidates: dict[str, np.ndarray]
     novel: dict[str, np.ndarray]
@@ -215,14 +180,7 @@ def save_pictures(
     if _identity(path) == identity:
         return path
     with _random_state_kept():
-        shown = {"candidate": _first_previews(pool)}
-        if novel is not None:
-            from fsl_basesel.data import ClassPool
-
-            if isinstance(novel, ClassPool):
-                shown["novel"] = _first_previews(novel)
-            else:
-                shown["novel"] = novel.support_set(1)
+        shown = [_first_images(one) for one in (pool, novel) if one is not None]
         content = _thumbnails(shown)
     if content is None:
         return None
@@ -230,27 +188,27 @@ def save_pictures(
 
 
 def load_pictures(path: str | os.PathLike[str]) -> Pictures:
-    """Read what `save_pictures` wrote.
-
-    Raises:
-        InputError: The file is damaged or something else.
-    """
+    """Read what `save_pictures` wrote."""
     what = "a file written by `save_pictures`"
     content = load_npz(path, None, ("candidates", "candidate_names"), what=what)
-    both = {
-        kind: dict(zip(content[f"{kind}_names"].tolist(), content[key], strict=True))
-        for kind, key in (("candidate", "candidates"), ("novel", "novel"))
-        if key in content
-    }
-    return Pictures(both["candidate"], both.get("novel", {}))
+    return Pictures(
+        *(
+            dict(zip(content[f"{kind}_names"].tolist(), content[key], strict=True))
+            if key in content
+            else {}
+            for kind, key in KINDS
+        )
+    )
 
 
-def _first_previews(pool: ClassPool) -> ImageSet:
-    from fsl_basesel.data import ImageSet
+def _first_images(classes: NovelTask | ClassPool) -> ImageSet:
+    from fsl_basesel.data import ImageSet, NovelTask
 
-    pool.source.prepare(range(len(pool)), 1)
-    numbers = np.arange(len(pool))
-    return ImageSet(pool.source, numbers, np.zeros_like(numbers), numbers)
+    if isinstance(classes, NovelTask):
+        return classes.support_set(1)
+    numbers = np.arange(len(classes))
+    classes.source.prepare(numbers.tolist(), 1)
+    return ImageSet(classes.source, numbers, np.zeros_like(numbers), numbers)
 
 
 def _fingerprint(novel: NovelTask | ClassPool) -> str:
@@ -281,12 +239,11 @@ def _random_state_kept() -> Iterator[None]:
             np.random.set_state(numpy)  # noqa: NPY002
 
 
-def _thumbnails(shown: dict[str, ImageSet]) -> dict[str, np.ndarray] | None:
+def _thumbnails(shown: list[ImageSet]) -> dict[str, np.ndarray] | None:
     """Arrays of `pictures.npz`; None where the first class of a set has no image to show."""
-    total = sum(len(images) for images in shown.values())
-    side = 0
+    total, side = sum(map(len, shown)), 0
     content: dict[str, np.ndarray] = {}
-    for kind, images in shown.items():
+    for (kind, key), images in zip(KINDS, shown, strict=False):
         names, pictures = [], []
         for start in range(0, len(images), _CHUNK):
             for number, picture in _read(images, range(start, min(start + _CHUNK, len(images)))):
@@ -295,13 +252,17 @@ def _thumbnails(shown: dict[str, ImageSet]) -> dict[str, np.ndarray] | None:
                 side = side or min(*picture.shape[1:], SIDE, _affordable(total))
                 names.append(images.source.names[images.classes[number]])
                 pictures.append(_thumbnail(picture, side))
-        grey = all(piece.ndim == 2 for piece in pictures)
-        stack = pictures if grey else [_in_colour(piece) for piece in pictures]
-        content["candidates" if kind == "candidate" else kind] = (
-            np.stack(stack) if stack else np.zeros((0, 1, 1), np.uint8)
-        )
+        stack = same_channels(pictures)
+        content[key] = np.stack(stack) if stack else np.zeros((0, 1, 1), np.uint8)
         content[f"{kind}_names"] = np.array(names, np.str_)
     return content
+
+
+def same_channels(pictures: list[np.ndarray]) -> list[np.ndarray]:
+    """All pictures grey, or all in colour."""
+    if all(one.ndim == 2 for one in pictures):
+        return pictures
+    return [np.repeat(one[..., None], 3, 2) if one.ndim == 2 else one for one in pictures]
 
 
 def _affordable(count: int) -> int:
@@ -341,7 +302,3 @@ def _thumbnail(picture: torch.Tensor, side: int) -> np.ndarray:
     # Pillow, not torch: its threads would take longer to start than one picture takes.
     small = Image.fromarray(levels).resize((side, side), Image.Resampling.BILINEAR)
     return np.asarray(small)
-
-
-def _in_colour(picture: np.ndarray) -> np.ndarray:
-    return picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)

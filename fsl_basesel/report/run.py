@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import reading
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import Estimate, Line, summarise
 from fsl_basesel.report.record import (
@@ -25,6 +26,7 @@ from fsl_basesel.report.record import (
 from fsl_basesel.selection import FORMAT, Selection
 from fsl_basesel.similarity import ClassCentroids
 
+PROTOCOL = ("ways", "shots", "episodes")
 UNKNOWN = ("not known yet",)
 """Novel classes of a random first stage, in which no similarities are known."""
 
@@ -65,14 +67,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """One head at one moment.
-
-    Attributes:
-        head: Name of the head.
-        stage: From 1.
-        base_classes: How many base classes there were.
-        accuracy: Mean over episodes, 0 to 1, and its 95 % interval.
-    """
+    """Accuracy of one head after one stage, with so many base classes."""
 
     head: str
     stage: int
@@ -94,6 +89,11 @@ class Protocol:
         """The protocol in words."""
         return f"{self.ways}-way {self.shots}-shot"
 
+    @property
+    def best(self) -> Accuracy:
+        """The best head after the last stage."""
+        return max(self.rows, key=lambda row: (row.stage, row.accuracy.mean))
+
 
 @dataclass(frozen=True)
 class Run:
@@ -107,9 +107,14 @@ class Run:
     configuration: tuple[str, str] | None = None
 
     @property
+    def informed(self) -> list[Stage]:
+        """All selections made with known similarities."""
+        return [stage for stage in self.stages if stage.informed]
+
+    @property
     def last(self) -> Stage | None:
-        """The last selection made with known similarities."""
-        return next((stage for stage in reversed(self.stages) if stage.informed), None)
+        """The last of them."""
+        return self.informed[-1] if self.informed else None
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
@@ -146,24 +151,22 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 def _selection_files(path: Path) -> list[tuple[int, Path]]:
     """The selections of the stages; else the one selection there is, under whatever name."""
-    numbered = []
-    for file in path.glob("selection-stage-*.json"):
-        match = re.fullmatch(r"selection-stage-(\d+)\.json", file.name)
-        if match:
-            numbered.append((int(match[1]), file))
+    files = path.glob("selection-stage-*.json")
+    found = ((re.fullmatch(r"selection-stage-(\d+)\.json", file.name), file) for file in files)
+    numbered = [(int(match[1]), file) for match, file in found if match]
     if numbered:
         return sorted(numbered)
     usual = path / "selection.json"
     if usual.is_file():
         return [(1, usual)]
-    found = [file for file in sorted(path.glob("*.json")) if _is_selection(file)]
-    if len(found) > 1:
+    others = [file for file in sorted(path.glob("*.json")) if _is_selection(file)]
+    if len(others) > 1:
         raise InputError(
-            f"Expected one selection in {str(path)!r} but found {len(found)} "
-            f"({found[0].name}, {found[1].name}, ...); name the one to report selection.json, or "
+            f"Expected one selection in {str(path)!r} but found {len(others)} "
+            f"({others[0].name}, {others[1].name}, ...); name the one to report selection.json, or "
             "the stages of one run selection-stage-1.json and so on."
         )
-    return [(1, file) for file in found]
+    return [(1, file) for file in others]
 
 
 def _is_selection(file: Path) -> bool:
@@ -185,39 +188,23 @@ def _stage(path: Path, number: int, file: Path) -> Stage:
 def _protocol(file: Path) -> Protocol | None:
     """The accuracies in a file of `NovelEvaluation`: the last of each stage and head."""
     latest: dict[tuple[int, str], Accuracy] = {}
-    first: dict[str, Any] | None = None
-    for row in _rows(file):
-        first = first or row
-        try:
-            found = Accuracy(
-                head=row["head"],
-                stage=int(row["stage"]),
-                base_classes=int(row["base_classes"]),
-                accuracy=Estimate(
-                    int(row.get("episodes") or 0), float(row["accuracy"]), float(row["ci95"])
-                ),
-            )
-        except (KeyError, ValueError, TypeError) as error:
-            raise InputError(
-                f"Expected {str(file)!r} to be written by NovelEvaluation but a line could not be "
-                f"read ({type(error).__name__}: {error}); write it again or remove it."
-            ) from error
-        latest[found.stage, found.head] = found
-    if first is None:
+    rows = _rows(file)
+    if not rows:
         return None
-    ways, shots, episodes = (int(first.get(name) or 0) for name in ("ways", "shots", "episodes"))
+    with reading(file, "written by NovelEvaluation"):
+        ways, shots, episodes = (int(rows[0].get(name) or 0) for name in PROTOCOL)
+        for row in rows:
+            stage, count = int(row["stage"]), int(row.get("episodes") or 0)
+            found = Estimate(count, float(row["accuracy"]), float(row["ci95"]))
+            latest[stage, row["head"]] = Accuracy(
+                row["head"], stage, int(row["base_classes"]), found
+            )
     return Protocol(ways, shots, episodes, list(latest.values()))
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
-    try:
-        with open(file, encoding="utf-8", newline="") as text:
-            return list(csv.DictReader(text))
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(
-            f"Expected {str(file)!r} to be a CSV file but it could not be read "
-            f"({type(error).__name__}: {error}); write it again or remove it."
-        ) from error
+    with reading(file, "a CSV file"), open(file, encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
 
 
 def _configuration(path: Path) -> tuple[str, str] | None:

@@ -100,16 +100,3 @@ def _whole(stage: Stage, problem: SelectionProblem) -> dict[str, Any]:
         "at_least": problem.at_least,
         "chosen": stage.selection.indices,
     }
-
-
-def limits_for_page(problem: SelectionProblem) -> dict[str, Any]:
-    """Limits as `choose.js` takes them."""
-    found: dict[str, Any] = {"m": problem.m}
-    found |= {"exclude": list(problem.exclude), "include": list(problem.include)}
-    limits = problem.limits
-    if limits is not None and problem.budget is not None:
-        found["budget"] = problem.budget
-    if limits is not None and (problem.at_most is not None or problem.at_least is not None):
-        arrays = {"group": limits.group, "most": limits.most, "least": limits.least}
-        found |= {name: array.tolist() for name, array in arrays.items()}
-    return found

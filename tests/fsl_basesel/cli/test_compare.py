@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.cli.screen import Outcome
 
 
 def test_the_table_has_all_methods_from_the_best_down(run, pool: Path, task: Path) -> None:
@@ -77,9 +76,9 @@ def test_a_share_is_counted_from_the_floor_and_needs_a_bound_above_it() -> None:
     problem = fb.SelectionProblem([[-0.5, -0.4, -0.9]], m=1, k=1)
     selection = fb.select(problem)
     assert selection.value < 0
-    outcome = Outcome(selection, selection.upper_bound)
-    assert outcome.share == pytest.approx(1.0)
-    assert outcome.gap == pytest.approx(0.0)
+    assert selection.share_of_bound == pytest.approx(1.0)
+    assert selection.gap == pytest.approx(0.0)
     nothing = fb.select(fb.SelectionProblem([[0.0, 0.0]], m=1, k=1))
-    assert Outcome(nothing, nothing.upper_bound).share is None
-    assert Outcome(selection, None).gap is None
+    assert nothing.share_of_bound is None
+    bare = fb.select(problem, "random", certify=False)
+    assert (bare.share_of_bound, bare.gap) == (None, None)

@@ -18,13 +18,13 @@ CANDIDATES = ("owl", "élan", "yak")
 NOVEL = ("牛", "bat")
 
 
-def test_a_bare_matrix_has_no_names(tmp_path: Path) -> None:
+def test_classes_of_a_bare_matrix_are_named_by_number(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", VALUES.astype(np.float16))
     read = read_similarity(tmp_path / "f.npy")
     np.testing.assert_array_equal(read.values, VALUES)
     assert read.values.dtype == np.float32
-    assert read.names is None
-    assert read.novel_names is None
+    assert read.names == tuple(map(str, range(VALUES.shape[1])))
+    assert read.novel_names == tuple(map(str, range(len(VALUES))))
 
 
 def test_named_arrays(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.report.page.deciding import limits_for_page
 from fsl_basesel.selectors.swap import WithSwaps
 from tests.fsl_basesel.report.conftest import Show
 
@@ -19,6 +18,19 @@ DRIVER = """(problems) => problems.map(({ problem, limits }) => {
   problem.cost = problem.cost && new Float64Array(problem.cost);
   return chooser.choose(problem, limits);
 })"""
+
+
+def limits_for_page(problem: fb.SelectionProblem) -> dict[str, Any]:
+    """Limits as `choose.js` takes them."""
+    found: dict[str, Any] = {"m": problem.m}
+    found |= {"exclude": list(problem.exclude), "include": list(problem.include)}
+    limits = problem.limits
+    if limits is not None and problem.budget is not None:
+        found["budget"] = problem.budget
+    if limits is not None and (problem.at_most is not None or problem.at_least is not None):
+        arrays = {"group": limits.group, "most": limits.most, "least": limits.least}
+        found |= {name: array.tolist() for name, array in arrays.items()}
+    return found
 
 
 def random_problem(seed: int, limited: bool) -> fb.SelectionProblem:
