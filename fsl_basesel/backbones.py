@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fsl_basesel.checks import one_of
 from fsl_basesel.data.reading import text_of, upright
 from fsl_basesel.efficientnet import VARIANTS, EfficientNetLite
 from fsl_basesel.errors import InputError
@@ -104,12 +105,7 @@ class Preprocessing:
                 raise InputError(f"Expected `size` from 8 to 4096 but got {size}.")
             changed = replace(self, size=size, resize=max(size, size * self.resize // self.size))
         if normalize is not None:
-            if normalize not in NORMALIZE:
-                raise InputError(
-                    f"Expected `normalize` to be one of {', '.join(NORMALIZE)} but got "
-                    f"{normalize!r}."
-                )
-            mean, std = NORMALIZE[normalize]
+            mean, std = NORMALIZE[one_of(normalize, tuple(NORMALIZE), "normalize")]
             changed = replace(changed, mean=mean, std=std)
         return changed
 

@@ -36,11 +36,12 @@ def thread_count() -> int:
     if torch is not None:
         return max(1, torch.get_num_threads())
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    return max(1, int(asked)) if asked.isdigit() else _cores()
+    return max(1, int(asked)) if asked.isdigit() else cores()
 
 
 @cache
-def _cores() -> int:
+def cores() -> int:
+    """Cores that this process may run on."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,12 +18,15 @@ import torch.distributed
 from torch import Tensor, nn
 
 from fsl_basesel.backbones import DEFAULT, Backbone, load_backbone
+from fsl_basesel.checks import one_of
 from fsl_basesel.data.cache import cache_folder, fingerprint
 from fsl_basesel.data.reading import ReadSource, look_at_files
 from fsl_basesel.data.sources import Source, images_of
+from fsl_basesel.distributed import Rows, together
 from fsl_basesel.embedding import evaluation_mode, feature_batches
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import save_npz
+from fsl_basesel.parallel import cores
 from fsl_basesel.similarity import ClassCentroids
 
 PRECISIONS = ("float32", "bfloat16")
@@ -85,43 +89,22 @@ def embed_texts(
 
 
 @dataclass(frozen=True)
-class ImageFeatures:
-    """Features of images.
-
-    Attributes:
-        values: `[n, d]` float32, class after class.
-        labels: `[n]` int64, the class of each image.
-        names: names of the classes.
-    """
-
-    values: np.ndarray
-    labels: np.ndarray
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class EmbeddingEstimate:
     """What an embedding will take.
 
     Attributes:
-        classes: number of classes.
         images: images that are looked at.
         cached: those of them whose features are in the cache already.
         seconds: time for the others, as measured on some.
         memory: bytes of the largest process.
         disk: bytes of the cache.
-        backbone: name of the network.
-        preprocessing: what is done to the images.
     """
 
-    classes: int
     images: int
     cached: int
     seconds: float
     memory: int
     disk: int
-    backbone: str
-    preprocessing: str
 
 
 class EmbeddingJob:
@@ -165,20 +148,17 @@ class EmbeddingJob:
         cache: bool = True,
         title: str = "images",
     ) -> None:
-        if precision not in PRECISIONS:
-            raise InputError(
-                f"Expected `precision` to be one of {', '.join(PRECISIONS)} but got {precision!r}."
-            )
+        self.precision = one_of(precision, PRECISIONS, "precision")
         self.backbone = load_backbone(backbone, size=size, normalize=normalize, download=download)
         preprocessing = self.backbone.preprocessing
         self.images, self._ready = images_of(source, preprocessing, per_class, seed, on_corrupt)
         self.names, self.groups = self.images.source.names, self.images.source.groups
-        self.precision, self.device = precision, _device(device)
+        self.device = _device(device)
         fitting = 256 if self.device.type != "cpu" else min(32, PIXELS // preprocessing.size**2)
         self.batch_size = (
             max(1, 1 << (fitting.bit_length() - 1)) if batch_size is None else batch_size
         )
-        self.workers = min(8, _cores()) if workers is None else workers
+        self.workers = min(8, cores()) if workers is None else workers
         self.title = title
         key = self._key() if cache else None
         self._store = None if key is None else _Store(key, self._positions)
@@ -215,26 +195,28 @@ class EmbeddingJob:
         values = total / counts[:, None]
         return ClassCentroids(values, self.names, self.groups, counts, made_by=origin)
 
-    def features(self) -> ImageFeatures:
-        """The feature of every image."""
+    def features(self) -> tuple[np.ndarray, np.ndarray]:
+        """The feature of every image, `[n, d]` float32, and its class, `[n]` int64."""
         parts = self._run(lambda positions, rows: rows)
-        values = np.concatenate([parts[number] for number in range(len(parts))])
-        return ImageFeatures(values, self.images.labels, self.names)
+        return np.concatenate([parts[n] for n in range(len(parts))]), self.images.labels
 
     def _run(self, reduce: Callable[[np.ndarray, np.ndarray], T]) -> dict[int, T]:
         """What `reduce` makes of (positions, features) of every batch, on all processes."""
         found: dict[int, T] = {}
-        with _processes() as (rank, world):
-            for number, rows in () if self._store is None else self._store.batches(rank, world):
+        with together():
+            met = torch.distributed.is_available() and torch.distributed.is_initialized()
+            here = Rows.spread(0, None) if met else Rows.here(0)
+            stored = () if self._store is None else self._store.batches(here.rank, here.size)
+            for number, rows in stored:
                 found[number] = reduce(self._positions(number), rows)
-            for positions, rows in self._batches(rank, world, found):
+            for positions, rows in self._batches(here.rank, here.size, found):
                 number = int(positions[0]) // self.batch_size
                 found[number] = reduce(positions, rows)
                 if self._store is not None:
                     self._store.add(number, rows)
             if self._store is not None:
                 self._store.flush()
-            return _gathered(found, world)
+            return {n: part for process in here.gather(found) for n, part in process.items()}
 
     def _batches(
         self, rank: int, world: int, done: Container[int]
@@ -284,7 +266,7 @@ class EmbeddingJob:
     def estimate(self) -> EmbeddingEstimate:
         """How long it will take and what it needs, by trying some images."""
         cached = 0 if self._store is None else sum(len(rows) for _, rows in self._store.batches())
-        count, cores = len(self.images), max(1, min(self.workers, _cores()))
+        count, busy = len(self.images), max(1, min(self.workers, cores()))
         tried = self._positions(0)[:8]
         module, extract = self.backbone.for_inference(self.device)
         before = torch.get_num_threads()
@@ -302,18 +284,15 @@ class EmbeddingJob:
         finally:
             torch.set_num_threads(before)
         apart = self.device.type != "cpu"  # reading goes on while a GPU works
-        each = max(running, reading / cores) if apart else (running + reading) / cores
-        used = _peak_memory()
+        each = max(running, reading / busy) if apart else (running + reading) / busy
+        used = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         image = batch.element_size() * batch[0].nelement()
         return EmbeddingEstimate(
-            classes=len(self.names),
             images=count,
             cached=cached,
             seconds=(count - cached) * each / int(os.environ.get("WORLD_SIZE", "1")),
-            memory=used + 2 * cores * self.batch_size * image + 8 * width * len(self.names),
+            memory=used + 2 * busy * self.batch_size * image + 8 * width * len(self.names),
             disk=4 * width * count if self._store is not None else 0,
-            backbone=self.backbone.name,
-            preprocessing=str(self.backbone.preprocessing),
         )
 
 
@@ -378,47 +357,9 @@ def _made_by(backbone: Backbone, preprocessing: str) -> dict[str, str]:
     return {"backbone": backbone.name, "preprocessing": preprocessing}
 
 
-@contextmanager
-def _processes() -> Iterator[tuple[int, int]]:
-    """Number of this process and of all; those of `torchrun` are connected for a while."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        yield torch.distributed.get_rank(), torch.distributed.get_world_size()
-    elif int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
-        torch.distributed.init_process_group("gloo")
-        try:
-            yield torch.distributed.get_rank(), torch.distributed.get_world_size()
-        finally:
-            torch.distributed.destroy_process_group()
-    else:
-        yield 0, 1
-
-
-def _gathered(found: dict[int, T], world: int) -> dict[int, T]:
-    """The results of all processes, on each of them."""
-    if world == 1:
-        return found
-    parts: list[dict[int, T]] = [{} for _ in range(world)]
-    torch.distributed.all_gather_object(parts, found)
-    return {number: value for part in parts for number, value in part.items()}
-
-
-def _peak_memory() -> int:
-    """Bytes that this process has used at most; 0 where the system does not tell."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return 1024 * next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
-
-
 def _device(device: str | torch.device) -> torch.device:
     if device != "auto":
         return torch.device(device)
     if torch.cuda.is_available():
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cpu")
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

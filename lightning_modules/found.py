@@ -17,6 +17,7 @@ from PIL import Image
 from fsl_basesel.data import counter
 from fsl_basesel.data.folder import class_index
 from fsl_basesel.errors import InputError
+from fsl_basesel.parallel import cores
 from lightning_modules.settings import Settings, callbacks_of
 
 PAPER = 100
@@ -115,11 +116,9 @@ def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
     """
     pool = look_at(asked.pool)
     m = base_classes(asked, pool)
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
     size = asked.size or max(8, min(128 if gpu else 64, pool.side))
-    workers = min(8, cores) if gpu else min(4, cores // 2 - 1) if cores > 3 else 0
+    count = cores()
+    workers = min(8, count) if gpu else min(4, count // 2 - 1) if count > 3 else 0
     run = asked.run or "runs/fit"
     data: Settings = {
         "size": size,

@@ -86,11 +86,13 @@ def _accuracy(data: BaseClassDataModule, classes: list[int], network: Any) -> No
     options: dict[str, Any] = {"per_class": None, "on_corrupt": "skip"}
     source = data.pool.source.subset(classes)
     base = EmbeddingJob(source, network, title="Base classes", **options).features()
-    head = WhitenedCentroid(torch.from_numpy(base.values), torch.from_numpy(base.labels))
-    task = EmbeddingJob(novel.source, network, title="Novel classes", **options).features()
+    head = WhitenedCentroid(*map(torch.from_numpy, base))
+    values, labels = EmbeddingJob(
+        novel.source, network, title="Novel classes", **options
+    ).features()
     plan = TaskEpisodes(novel, novel.shots)
-    counts = np.bincount(task.labels, minlength=len(novel))
+    counts = np.bincount(labels, minlength=len(novel))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     rows = starts[plan.images.classes] + plan.images.items
-    inputs = torch.from_numpy(task.values[rows])
+    inputs = torch.from_numpy(values[rows])
     return novel_accuracy(head, plan, inputs, plan.episodes, torch.device("cpu"))

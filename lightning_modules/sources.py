@@ -17,7 +17,7 @@ from fsl_basesel.data import (
     glyph_splits,
     image_folder,
 )
-from fsl_basesel.data.splitting import draw_among, draw_novel, draw_parts
+from fsl_basesel.data.splitting import draw_novel, draw_parts
 from fsl_basesel.errors import InputError
 from lightning_modules.data import BaseClassDataModule
 
@@ -119,7 +119,7 @@ class SplitDataModule(BaseClassDataModule):
                     "Expected `novel_among` with a number of `novel_classes` of the same source "
                     f"but got {novel_classes!r}; leave one of them out."
                 )
-            here = draw_among(source, novel_among, here, split_seed)
+            here = draw_novel(source, here, split_seed, novel_among)
         target: ImageSource | None = None
         if isinstance(source, ClassPool):
             if candidate_classes is not None or pretraining or here:
@@ -142,7 +142,9 @@ class SplitDataModule(BaseClassDataModule):
                 return
             pool = ClassPool(candidates, preview)
         if novel_source is not None:
-            target = draw_novel(novel_source, novel_classes, split_seed)
+            target = novel_source
+            if novel_classes is not None:
+                target = target.subset(draw_novel(target, novel_classes, split_seed))
         novel = None if target is None else NovelTask(target, shots, queries, seed=split_seed)
         super().__init__(pool, novel, **options)
 

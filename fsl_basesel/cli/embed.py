@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from typing import Any
 
@@ -41,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Embed and save; of several processes the first writes."""
     from fsl_basesel.backbones import DEFAULT
     from fsl_basesel.cli.select import print_estimates
+    from fsl_basesel.distributed import is_first
     from fsl_basesel.files.writing import save_npz
     from fsl_basesel.photographs import EmbeddingJob
 
@@ -58,12 +58,11 @@ def run(args: argparse.Namespace) -> int:
     }
     with output.working("Looking at images"):
         if args.all:
-            every = job.features()
-            arrays |= {"features": every.values, "labels": every.labels}
+            arrays["features"], arrays["labels"] = job.features()
         else:
             means = job.centroids()
             arrays |= {"features": means.values, "images": means.images}
-    if int(os.environ.get("RANK", "0")):
+    if not is_first():
         return 0
     if job.groups is not None:
         arrays["groups"] = list(job.groups)

@@ -195,11 +195,11 @@ def print_estimates(jobs: dict[str, EmbeddingJob]) -> None:
     )
     for side, job in jobs.items():
         found = job.estimate()
-        cells = (found.classes, found.images, found.cached)
+        cells = (len(job.names), found.images, found.cached)
         sizes = (gigabytes(found.memory), gigabytes(found.disk))
         table.add_row(side, *map(str, cells), screen.seconds(found.seconds), *sizes)
     console = screen.PlainConsole()
-    console.print(f"{found.backbone}, {found.preprocessing}", soft_wrap=True)
+    console.print(f"{job.backbone.name}, {job.backbone.preprocessing}", soft_wrap=True)
     console.print(table)
 
 

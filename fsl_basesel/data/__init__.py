@@ -14,7 +14,7 @@ from fsl_basesel.data.glyphs import (
     glyphs,
 )
 from fsl_basesel.data.glyphs.render import Style
-from fsl_basesel.data.hugging_face import from_hugging_face
+from fsl_basesel.data.hugging_face import chosen_rows, from_hugging_face
 from fsl_basesel.data.labelling import LabellingQueue, LabelsPending
 from fsl_basesel.data.novel import NovelTask, require_disjoint
 from fsl_basesel.data.pool import ClassPool
@@ -23,7 +23,7 @@ from fsl_basesel.data.source import Dropped, ImageSet, ImageSource
 from fsl_basesel.data.splitting import split_classes
 
 if TYPE_CHECKING:
-    from fsl_basesel.data.chosen import chosen_folder, chosen_rows
+    from fsl_basesel.data.chosen import chosen_folder
 
 __all__ = [
     "ClassPool",
@@ -55,9 +55,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """These need torchvision, which takes long to import."""
-    if name not in ("chosen_folder", "chosen_rows"):
+    if name != "chosen_folder":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fsl_basesel.data import chosen
+    from fsl_basesel.data.chosen import chosen_folder  # needs torchvision, slow to import
 
-    return getattr(chosen, name)
+    return chosen_folder

@@ -19,17 +19,21 @@ _HASHED_IMAGES = 8  # of each class, where there are more
 
 
 def group_by_label(
-    labels: Sequence[Any] | np.ndarray | torch.Tensor, names: Sequence[str] | None, seed: int = 0
+    labels: Sequence[Any] | np.ndarray | torch.Tensor,
+    names: Sequence[str] | None,
+    count: int,
+    seed: int = 0,
 ) -> tuple[list[str], list[np.ndarray]]:
     """Class names and, for each class, the positions of its images in random order.
 
     Args:
         labels: one an image, whole numbers or texts.
         names: names of the classes: label c is called `names[c]`. None names a class by its label.
+        count: number of images.
         seed: seed of the random order.
 
     Example:
-        >>> names, members = group_by_label([1, 0, 1], ["cat", "dog"])
+        >>> names, members = group_by_label([1, 0, 1], ["cat", "dog"], 3)
         >>> names, [sorted(piece.tolist()) for piece in members]
         (['cat', 'dog'], [[1], [0, 2]])
     """
@@ -38,6 +42,10 @@ def group_by_label(
         raise InputError(
             "Expected labels to be a list of whole numbers or texts, one an image, but got "
             f"{array.dtype} of shape {array.shape}."
+        )
+    if len(array) != count:
+        raise InputError(
+            f"Expected one label per image but got {len(array)} for {count} images; give one each."
         )
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
@@ -65,13 +73,18 @@ class ArraySource(ImageSource):
     """Images or features in one array; see `from_arrays` and `from_features`."""
 
     def __init__(
-        self, array: torch.Tensor, titles: list[str], members: list[np.ndarray], image: bool
+        self,
+        array: torch.Tensor,
+        labels: Sequence[Any] | np.ndarray | torch.Tensor,
+        names: Sequence[str] | None,
+        seed: int,
     ) -> None:
-        self._array, self._image = array, image
-        self._starts = np.concatenate([[0], np.cumsum([len(m) for m in members])])
-        self._rows = np.concatenate(members)
-        identity: list[str | bytes] = [repr((array.dtype, tuple(array.shape)))]
-        super().__init__(titles, [len(m) for m in members], [*identity, self._rows.tobytes()])
+        titles, members = group_by_label(labels, names, len(array), seed)
+        self._array, self._rows = array, np.concatenate(members)
+        sizes = [len(piece) for piece in members]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)])
+        identity = [repr((array.dtype, tuple(array.shape))), self._rows.tobytes()]
+        super().__init__(titles, sizes, identity)
 
     def look(self) -> Iterable[str | bytes]:
         """All numbers, or those of the first images of every class where there are many."""
@@ -87,7 +100,7 @@ class ArraySource(ImageSource):
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
         """Image `items[b]` of class `classes[b]`, float32; bytes become [0, 1]."""
         picked = self._array[torch.from_numpy(self._rows[self._starts[classes] + items])]
-        if not self._image:
+        if picked.dim() == 2:
             return picked.float()
         if picked.dim() == 3:
             picked = picked[:, None]
@@ -124,7 +137,7 @@ def from_arrays(
             "Expected images of shape [n, H, W], [n, C, H, W] or [n, H, W, C] but got "
             f"{tuple(array.shape)}; for feature vectors use from_features."
         )
-    return _from_rows(array, labels, names, seed, image=True)
+    return ArraySource(array, labels, names, seed)
 
 
 def from_features(
@@ -151,14 +164,4 @@ def from_features(
             f"Expected features of shape [n, d] but got {tuple(array.shape)}; for images use "
             "from_arrays."
         )
-    return _from_rows(array, labels, names, seed, image=False)
-
-
-def _from_rows(
-    array: torch.Tensor, labels: Any, names: Sequence[str] | None, seed: int, image: bool
-) -> ImageSource:
-    titles, members = group_by_label(labels, names, seed)
-    total = sum(len(piece) for piece in members)
-    if total != len(array):
-        raise InputError(f"Expected one label per image but got {total} for {len(array)}.")
-    return ArraySource(array, titles, members, image)
+    return ArraySource(array, labels, names, seed)

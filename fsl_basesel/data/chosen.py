@@ -1,4 +1,4 @@
-"""The chosen classes of a folder or a data set, ready for any training loop."""
+"""The chosen classes of a folder, ready for any training loop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from torchvision.datasets import ImageFolder
 
-from fsl_basesel.data.hugging_face import find_columns, installed_datasets
 from fsl_basesel.data.reading import extensions, open_picture
 from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
@@ -40,7 +38,7 @@ def chosen_folder(
     Raises:
         InputError: if a chosen class has no folder.
     """
-    names = _names(selection)
+    names = [str(name) for name in getattr(selection, "names", selection)]
     missing = [name for name in names if not os.path.isdir(os.path.join(path, name))]
     if missing:
         raise InputError(
@@ -48,39 +46,6 @@ def chosen_folder(
             f"for {missing[0]!r} ({len(missing)} such)."
         )
     return ChosenFolder(os.fspath(path), names, **options)
-
-
-def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | None = None) -> Any:
-    """The rows of the chosen classes, with labels 0 to m - 1 in order of choice.
-
-    Args:
-        data: a data set of Hugging Face `datasets`, one split of it.
-        selection: a selection, or names of classes.
-        label: column of the labels; None finds it.
-
-    Raises:
-        InputError: if a chosen class has no row.
-    """
-    _, label = find_columns(data, None, label, needs_image=False)
-    names = _names(selection)
-    own = getattr(data.features[label], "names", None)
-    targets = np.asarray(data.with_format("numpy")[label][:]).tolist()
-    titles = [str(value if own is None else own[value]) for value in targets]
-    missing = sorted(set(names) - set(titles))
-    if missing:
-        raise InputError(
-            f"Expected rows of every chosen class but the data set has none of {missing[0]!r} "
-            f"({len(missing)} such)."
-        )
-    number = {name: i for i, name in enumerate(names)}
-    rows = [row for row, title in enumerate(titles) if title in number]
-    labels = [number[titles[row]] for row in rows]
-    kind = installed_datasets().ClassLabel(names=names)
-    return data.select(rows).remove_columns(label).add_column(label, labels, feature=kind)
-
-
-def _names(selection: Selection | Iterable[str]) -> list[str]:
-    return list(selection.names if isinstance(selection, Selection) else map(str, selection))
 
 
 def _open(path: str) -> Any:

@@ -104,31 +104,66 @@ def _kept_names(dataset: Any) -> list[str] | None:
 
 
 class DatasetSource(ReadSource):
-    """Images of a data set; see `from_dataset`."""
+    """Classes from a data set whose items are (image, label), such as torchvision's.
+
+    `from_dataset` is another name for it.
+
+    Args:
+        dataset: anything with `len` and `[i]`.
+        labels: the label of each image, where the data set does not keep them in `targets`,
+            `labels`, `samples` or the like. Images are never opened to find out.
+        names: names of the classes; label c is `names[c]`. None takes the data set's own.
+        size: side of the images, for data sets that give PIL pictures of various sizes.
+        transform: applied to what the data set gives, before `size`; the same result each time.
+        on_corrupt: "raise" or "skip", see `ReadSource`.
+        seed: seed of the order of a class's images, of which the first are its preview.
+
+    Example:
+        >>> from torchvision.datasets import FakeData
+        >>> data = FakeData(size=6, image_size=(3, 8, 8), num_classes=2)
+        >>> source = from_dataset(data, labels=[0, 1, 0, 1, 0, 1], names=["cat", "dog"])
+        >>> source.images(np.array([0, 1]), np.array([0, 2])).shape
+        torch.Size([2, 3, 8, 8])
+    """
 
     def __init__(
         self,
         dataset: Any,
-        titles: list[str],
-        members: list[np.ndarray],
-        size: int | None,
-        transform: Callable[[Any], Any] | None,
-        on_corrupt: str,
+        labels: Sequence[Any] | np.ndarray | torch.Tensor | None = None,
+        names: Sequence[str] | None = None,
+        size: int | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        on_corrupt: str = "raise",
+        seed: int = 0,
     ) -> None:
+        labels = dataset_labels(dataset) if labels is None else labels
+        if labels is None:
+            raise InputError(
+                f"Expected {type(dataset).__name__} to keep its labels in one of "
+                f"{', '.join(_LABELS + _PAIRS)} but it does not; pass `labels`, one for each image."
+            )
+        titles, members = group_by_label(labels, names, len(dataset), seed)
+        own = _kept_names(dataset) if names is None else None
+        if own is not None and all(title.isdecimal() and int(title) < len(own) for title in titles):
+            titles = [own[int(title)] for title in titles]
         self._dataset, self._size, self._transform = dataset, size, transform
-        own = getattr(dataset, "transform", None), getattr(dataset, "transforms", None)
+        changes = [transform, *_own_transforms(dataset)]
         identity: list[str | bytes] = [
             type(dataset).__name__,
             repr(size),
-            *(text_of(change) for change in (transform, *own) if change is not None),
+            *(text_of(change) for change in changes if change is not None),
             *(piece.tobytes() for piece in members),
         ]
         super().__init__(titles, members, on_corrupt, identity)
 
+    def _item(self, member: int) -> Any:
+        """An image as the data set gives it."""
+        item = self._dataset[member]
+        return item[0] if isinstance(item, tuple | list) else item
+
     def read(self, class_number: int, member: int) -> torch.Tensor:
         """Ask the data set for one image."""
-        item = self._dataset[member]
-        image = item[0] if isinstance(item, tuple | list) else item
+        image = self._item(member)
         if self._transform is not None:
             image = self._transform(image)
         if self._size is not None:
@@ -142,16 +177,10 @@ class DatasetSource(ReadSource):
 
     def with_transform(self, transform: Callable[[Any], torch.Tensor]) -> DatasetSource | None:
         """The same pictures with a transform; None where the data set has one of its own."""
-        own = getattr(self._dataset, "transform", None) or getattr(
-            self._dataset, "transforms", None
-        )
-        if own is not None or self._transform is not None or not self._gives_pictures():
+        changed = any(change for change in (self._transform, *_own_transforms(self._dataset)))
+        if changed or not isinstance(self._item(int(self._first[0][0])), Image.Image):
             return None
         return self.changed(_transform=transform, _size=None)  # type: ignore[return-value]
-
-    def _gives_pictures(self) -> bool:
-        item = self._dataset[int(self._first[0][0])]
-        return isinstance(item[0] if isinstance(item, tuple | list) else item, Image.Image)
 
     def describe(self, class_number: int, member: int) -> str:
         """Which image of the data set it is, and its file where the data set says."""
@@ -166,11 +195,17 @@ class DatasetSource(ReadSource):
                 continue
             try:
                 with _seeded():  # a random transform must neither change the run nor the outcome
-                    item = self._dataset[int(members[0])]
-                    image = as_tensor(item[0] if isinstance(item, tuple | list) else item)
+                    image = as_tensor(self._item(int(members[0])))
                 yield hashlib.sha256(image.contiguous().numpy().tobytes()).digest()
             except Exception as error:  # it is said where the image is needed
                 yield type(error).__name__
+
+
+from_dataset = DatasetSource
+
+
+def _own_transforms(dataset: Any) -> tuple[Any, Any]:
+    return getattr(dataset, "transform", None), getattr(dataset, "transforms", None)
 
 
 def _file_of(dataset: Any, index: int) -> str | None:
@@ -205,48 +240,3 @@ def _seeded() -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)  # noqa: NPY002
-
-
-def from_dataset(
-    dataset: Any,
-    labels: Sequence[Any] | np.ndarray | torch.Tensor | None = None,
-    names: Sequence[str] | None = None,
-    size: int | None = None,
-    transform: Callable[[Any], Any] | None = None,
-    on_corrupt: str = "raise",
-    seed: int = 0,
-) -> DatasetSource:
-    """Classes from a data set whose items are (image, label), such as torchvision's.
-
-    Args:
-        dataset: anything with `len` and `[i]`.
-        labels: the label of each image, where the data set does not keep them in `targets`,
-            `labels`, `samples` or the like. Images are never opened to find out.
-        names: names of the classes; label c is `names[c]`. None takes the data set's own.
-        size: side of the images, for data sets that give PIL pictures of various sizes.
-        transform: applied to what the data set gives, before `size`; the same result each time.
-        on_corrupt: "raise" or "skip", see `ReadSource`.
-        seed: seed of the order of a class's images, of which the first are its preview.
-
-    Example:
-        >>> from torchvision.datasets import FakeData
-        >>> data = FakeData(size=6, image_size=(3, 8, 8), num_classes=2)
-        >>> source = from_dataset(data, labels=[0, 1, 0, 1, 0, 1], names=["cat", "dog"])
-        >>> source.images(np.array([0, 1]), np.array([0, 2])).shape
-        torch.Size([2, 3, 8, 8])
-    """
-    found = dataset_labels(dataset) if labels is None else labels
-    if found is None:
-        raise InputError(
-            f"Expected {type(dataset).__name__} to keep its labels in one of "
-            f"{', '.join(_LABELS + _PAIRS)} but it does not; pass `labels`, one for each image."
-        )
-    if len(found) != len(dataset):
-        raise InputError(
-            f"Expected one label per image but got {len(found)} for {len(dataset)} images."
-        )
-    own = _kept_names(dataset) if names is None else None
-    titles, members = group_by_label(found, names, seed)
-    if own is not None and all(title.isdecimal() and int(title) < len(own) for title in titles):
-        titles = [own[int(title)] for title in titles]
-    return DatasetSource(dataset, titles, members, size, transform, on_corrupt)

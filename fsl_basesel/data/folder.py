@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from fsl_basesel.data import cache
 from fsl_basesel.data.reading import (
     PLUGINS,
     ReadSource,
@@ -26,20 +24,43 @@ from fsl_basesel.data.reading import (
 )
 from fsl_basesel.errors import InputError
 
-_FORMAT = 2
 _NO_CLASSES = ("__MACOSX",)  # folders that archives of macOS bring along
 _PARTS = frozenset("train training val valid validation test testing dev eval".split())
-_SETTLED_NS = 2_000_000_000  # a folder touched more recently than this may change unseen
 
 
 class FolderSource(ReadSource):
-    """Pictures in folders; see `image_folder`."""
+    """Classes from folders: every folder in `path` is a class, every picture below it an image.
+
+    `image_folder` is another name for it. Nothing is decoded until images are asked for. Links are
+    followed, each folder once. Hidden files and `__MACOSX` are passed over. How pictures are read
+    is said at `reading.upright`.
+
+    Args:
+        path: folder with one folder for each class.
+        size: side of the square images: the shorter side is brought to it, the middle is cut out.
+        channels: 3 for colour, 1 for grey.
+        transform: what to do with a decoded PIL picture instead; it must give tensors of one
+            shape, and the same one each time.
+        on_corrupt: "raise" or "skip", see `ReadSource`.
+        seed: seed of the order of a class's images, of which the first are its preview.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for name in ("cat", "dog"):
+        ...         os.mkdir(os.path.join(root, name))
+        ...         Image.new("RGB", (100, 90)).save(os.path.join(root, name, "1.png"))
+        ...     source = image_folder(root, size=32)
+        ...     source.names, tuple(source.images(np.array([0]), np.array([0])).shape)
+        (('cat', 'dog'), (1, 3, 32, 32))
+    """
 
     threads = min(32, (os.cpu_count() or 1) + 4)
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         size: int = 84,
         channels: int = 3,
         transform: Callable[[Any], Any] | None = None,
@@ -51,7 +72,7 @@ class FolderSource(ReadSource):
                 "Expected `size` of at least 1 and `channels` of 1 or 3 but got "
                 f"size={size} and channels={channels}."
             )
-        self.root = Path(root)
+        self.root = Path(path)
         self.size, self.channels, self.transform = int(size), channels, transform
         found = class_index(self.root)
         names = list(found)
@@ -66,12 +87,9 @@ class FolderSource(ReadSource):
 
     def read(self, class_number: int, member: int) -> torch.Tensor:
         """Decode one file and bring it to size."""
-        return self._finish(open_picture(self.describe(class_number, member), self.channels))
-
-    def _finish(self, picture: Any) -> torch.Tensor:
-        if self.transform is None:
-            return as_tensor(fit(picture, self.size))
-        return as_tensor(self.transform(picture))
+        picture = open_picture(self.describe(class_number, member), self.channels)
+        change = self.transform
+        return as_tensor(fit(picture, self.size) if change is None else change(picture))
 
     def with_transform(self, transform: Callable[[Any], torch.Tensor]) -> FolderSource | None:
         """The same files with a transform in place of the resizing."""
@@ -97,41 +115,7 @@ class FolderSource(ReadSource):
         self.sizes[class_number] += len(files)
 
 
-def image_folder(
-    path: str | os.PathLike[str],
-    size: int = 84,
-    channels: int = 3,
-    transform: Callable[[Any], Any] | None = None,
-    on_corrupt: str = "raise",
-    seed: int = 0,
-) -> FolderSource:
-    """Classes from folders: every folder in `path` is a class, every picture below it an image.
-
-    Nothing is decoded until images are asked for. The list of files is kept in the cache folder
-    and used again while no folder has changed. Links are followed, each folder once. Hidden files
-    and `__MACOSX` are passed over. How pictures are read is said at `reading.upright`.
-
-    Args:
-        path: folder with one folder for each class.
-        size: side of the square images: the shorter side is brought to it, the middle is cut out.
-        channels: 3 for colour, 1 for grey.
-        transform: what to do with a decoded PIL picture instead; it must give tensors of one
-            shape, and the same one each time.
-        on_corrupt: "raise" or "skip", see `ReadSource`.
-        seed: seed of the order of a class's images, of which the first are its preview.
-
-    Example:
-        >>> import tempfile
-        >>> from PIL import Image
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     for name in ("cat", "dog"):
-        ...         os.mkdir(os.path.join(root, name))
-        ...         Image.new("RGB", (100, 90)).save(os.path.join(root, name, "1.png"))
-        ...     source = image_folder(root, size=32)
-        ...     source.names, tuple(source.images(np.array([0]), np.array([0])).shape)
-        (('cat', 'dog'), (1, 3, 32, 32))
-    """
-    return FolderSource(path, size, channels, transform, on_corrupt, seed)
+image_folder = FolderSource
 
 
 def is_picture(entry: os.DirEntry[str]) -> bool:
@@ -152,35 +136,32 @@ def class_index(root: Path) -> dict[str, list[str]]:
             the class folders seem to be one level further down.
     """
     if not root.is_dir():
-        raise InputError(f"Expected a folder of class folders but {str(root)!r} is not a folder.")
-    name = f"folder-{cache.fingerprint([str(root.resolve())])}.json"
-    stored = _load_index(name, root)
-    if stored is None:
-        started = time.time_ns()
-        index, folders, unread = _scan(root)
-        stored = {
-            "format": _FORMAT,
-            "extensions": list(extensions()),
-            "folders": folders,
-            "classes": index,
-            "unread": unread,
-        }
-        if max(folders.values()) < started - _SETTLED_NS:
-            text = json.dumps(stored).encode()  # escapes, so file names of any bytes survive
-            cache.store(name, lambda file: file.write(text))
-    index, unread = stored["classes"], stored["unread"]
-    for ending, count in unread.items():
+        found = "a file" if root.exists() else "not there"
+        raise InputError(
+            f"Expected a folder of class folders but {str(root)!r} is {found}; name the folder "
+            "that has one folder of pictures for each class."
+        )
+    try:
+        index, unread = _scan(root)
+    except OSError as error:
+        raise InputError(
+            f"Expected folders that can be read but {error.filename!r} cannot "
+            f"({error.strerror}); change its permissions or remove it."
+        ) from error
+    if unread:
+        listed = " and ".join(f"{count} {ending}" for ending, count in sorted(unread.items()))
+        needed = " and ".join(sorted({PLUGINS[ending] for ending in unread}))
         warnings.warn(
-            f"{count} {ending} file(s) in {str(root)!r} cannot be read here and are passed over; "
-            f"install {PLUGINS[ending]} to use them.",
+            f"{listed} file(s) in {str(root)!r} cannot be read here and are passed over; install "
+            f"{needed} to use them.",
             stacklevel=3,
         )
     if not index:
         with os.scandir(root) as entries:
             direct = sum(map(is_picture, entries))
-        found = f"{direct} pictures and no folder" if direct else "none"
+        has = f"{direct} pictures and no folder" if direct else "none"
         raise InputError(
-            f"Expected class folders in {str(root)!r} but there are {found}; put the images of "
+            f"Expected class folders in {str(root)!r} but there are {has}; put the images of "
             "each class into a folder of its own and name the folder that has all of these."
         )
     _require_classes(root, index)
@@ -194,42 +175,39 @@ def class_index(root: Path) -> dict[str, list[str]]:
 
 
 def _require_classes(root: Path, index: dict[str, list[str]]) -> None:
-    """Refuse a folder whose own folders are the parts of a data set and not its classes."""
+    """Refuse a folder whose own folders are the parts of a data set and not its classes.
+
+    Its folders have no pictures of their own but folders of pictures, and more of those than there
+    are such folders; or they are called train, val and the like. Classes with folders of their own
+    are possible (day and night of every class), so where it is less clear a warning is given.
+    """
     filled = [name for name, files in index.items() if files]
-    if len(filled) != 1 and not all(name.lower() in _PARTS for name in filled):
-        return
-    below = {}
+    below: dict[str, set[str]] = {}
     for name in filled:
         tops = {file.partition(os.sep)[0] if os.sep in file else "" for file in index[name]}
-        if "" not in tops and (len(filled) > 1 or len(tops) > 1):
-            below[name] = len(tops)
-    if below:
-        listed = " or ".join(f"{str(root / n)!r} ({c} classes)" for n, c in below.items())
+        if "" not in tops:
+            below[name] = tops
+    inner = sum(map(len, below.values()))
+    parts = len(filled) > 1 and all(name.lower() in _PARTS for name in filled)
+    if not below or not (parts or (len(below) == len(filled) < inner)):
+        return
+    listed = [f"{str(root / name)!r} ({len(tops)} classes)" for name, tops in below.items()]
+    if parts or inner >= len(filled) ** 2:
+        shown = " or ".join(listed[:4]) + (" or ..." if len(listed) > 4 else "")
         raise InputError(
-            f"Expected class folders in {str(root)!r} but {', '.join(filled)} in it has class "
-            f"folders of its own; give {listed} instead."
+            f"Expected class folders in {str(root)!r} but {', '.join(filled[:4])} in it has class "
+            f"folders of its own; give {shown} instead."
         )
+    warnings.warn(
+        f"The {len(filled)} folders in {str(root)!r} are taken as classes although each has only "
+        f"folders in it; if those are the classes, give {listed[0]} instead.",
+        stacklevel=4,
+    )
 
 
-def _load_index(name: str, root: Path) -> dict[str, Any] | None:
-    """The index from the cache, or None where there is none or a folder has changed since."""
-    try:
-        stored = json.loads((cache.cache_folder() / name).read_bytes())
-        if stored["format"] != _FORMAT or stored["extensions"] != list(extensions()):
-            return None
-        for folder, changed in stored["folders"].items():
-            if os.stat(root / folder).st_mtime_ns != changed:
-                return None
-        stored["classes"], stored["unread"] = dict(stored["classes"]), dict(stored["unread"])
-        return stored
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _scan(root: Path) -> tuple[dict[str, list[str]], dict[str, int], dict[str, int]]:
-    """Files of every class, when each folder last changed, and how many no reader is there for."""
-    changed = {".": os.stat(root).st_mtime_ns}
-    unread: dict[str, int] = {}
+def _scan(root: Path) -> tuple[dict[str, list[str]], Counter[str]]:
+    """Files of every class, and how many of each ending no reader is there for."""
+    unread: Counter[str] = Counter()
     missing = tuple(ending for ending in PLUGINS if ending not in extensions())
     with os.scandir(root) as entries:
         names = sorted(entry.name for entry in entries if _is_class_folder(entry))
@@ -237,6 +215,8 @@ def _scan(root: Path) -> tuple[dict[str, list[str]], dict[str, int], dict[str, i
     index: dict[str, list[str]] = {}
     for name in names:
         visited, waiting = set(above), [name]  # a link to a folder above would never end
+        if _identity(root / name) in above:
+            continue
         files: list[str] = []
         while waiting:
             folder = waiting.pop()
@@ -244,7 +224,6 @@ def _scan(root: Path) -> tuple[dict[str, list[str]], dict[str, int], dict[str, i
             if identity in visited:
                 continue
             visited.add(identity)
-            changed[folder] = os.stat(root / folder).st_mtime_ns
             with os.scandir(root / folder) as entries:
                 for entry in entries:
                     path = os.path.join(folder, entry.name)
@@ -252,12 +231,10 @@ def _scan(root: Path) -> tuple[dict[str, list[str]], dict[str, int], dict[str, i
                         waiting.append(path)
                     elif is_picture(entry):
                         files.append(path[len(name) + 1 :])
-                    elif missing and entry.name.lower().endswith(missing):
-                        ending = os.path.splitext(entry.name)[1].lower()
-                        unread[ending] = unread.get(ending, 0) + 1
-        if name in changed:
-            index[name] = sorted(files)
-    return index, changed, unread
+                    elif entry.name.lower().endswith(missing) and entry.name[0] != ".":
+                        unread[os.path.splitext(entry.name)[1].lower()] += 1
+        index[name] = sorted(files)
+    return index, unread
 
 
 def _is_class_folder(entry: os.DirEntry[str]) -> bool:

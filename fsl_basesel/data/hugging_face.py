@@ -1,25 +1,28 @@
-"""Data sets of Hugging Face `datasets` as sources of classes."""
+"""Data sets of Hugging Face `datasets`: as sources of classes, and the rows of chosen classes."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsl_basesel.data.datasets import DatasetSource, from_dataset
+from fsl_basesel.data.datasets import DatasetSource
 from fsl_basesel.errors import InputError
+
+if TYPE_CHECKING:
+    from fsl_basesel.selection import Selection
 
 
 def is_hugging_face(data: Any) -> bool:
     """Whether `data` is a data set (or a dict of them) of the package `datasets`."""
     package = sys.modules.get("datasets")
-    known = () if package is None else (package.Dataset, package.DatasetDict)
-    return isinstance(data, known)
+    kinds = (getattr(package, name, ()) for name in ("Dataset", "DatasetDict"))
+    return isinstance(data, tuple(kinds))
 
 
 def was_saved(path: str | os.PathLike[str]) -> bool:
@@ -29,11 +32,10 @@ def was_saved(path: str | os.PathLike[str]) -> bool:
 
 def load_saved(path: str | os.PathLike[str]) -> Any:
     """The data set in such a folder."""
-    return installed_datasets().load_from_disk(str(path))
+    return _datasets().load_from_disk(str(path))
 
 
-def installed_datasets() -> Any:
-    """The package `datasets`."""
+def _datasets() -> Any:
     try:
         return importlib.import_module("datasets")
     except ImportError:
@@ -46,9 +48,8 @@ def installed_datasets() -> Any:
 class _Rows:
     """Rows as (picture, label); opening one decodes one picture."""
 
-    def __init__(self, data: Any, image: str, label: str) -> None:
-        self._data, self._image = data, image
-        self.targets = np.asarray(data.with_format("numpy")[label][:])
+    def __init__(self, data: Any, image: str, labels: list[Any]) -> None:
+        self._data, self._image, self.targets = data.select_columns([image]), image, labels
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -58,10 +59,7 @@ class _Rows:
 
 
 def from_hugging_face(
-    data: Any,
-    image: str | None = None,
-    label: str | None = None,
-    **options: Any,
+    data: Any, image: str | None = None, label: str | None = None, **options: Any
 ) -> DatasetSource:
     """Classes from a data set of Hugging Face `datasets`.
 
@@ -71,52 +69,73 @@ def from_hugging_face(
         label: column of the labels; None finds it.
         options: `size`, `transform`, `on_corrupt`, `seed` of `from_dataset`.
     """
-    image, label = find_columns(data, image, label)
+    image = _column(data, image, "Image", "image")
+    label = _column(data, label, "ClassLabel", "label")
+    labels = _labels(data, label)
+    return DatasetSource(_Rows(data, image, labels), labels, **options)
+
+
+def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | None = None) -> Any:
+    """The rows of the chosen classes, with labels 0 to m - 1 in order of choice.
+
+    Args:
+        data: a data set of Hugging Face `datasets`, one split of it.
+        selection: a selection, or names of classes.
+        label: column of the labels; None finds it.
+
+    Raises:
+        InputError: if a chosen class has no row.
+    """
+    label = _column(data, label, "ClassLabel", "label")
+    names = [str(name) for name in getattr(selection, "names", selection)]
+    titles = [str(value) for value in _labels(data, label)]
+    missing = sorted(set(names) - set(titles))
+    if missing:
+        raise InputError(
+            f"Expected rows of every chosen class but the data set has none of {missing[0]!r} "
+            f"({len(missing)} such)."
+        )
+    number = {name: i for i, name in enumerate(names)}
+    rows = [row for row, title in enumerate(titles) if title in number]
+    labels = [number[titles[row]] for row in rows]
+    kind = _datasets().ClassLabel(names=names)
+    return data.select(rows).remove_columns(label).add_column(label, labels, feature=kind)
+
+
+def _labels(data: Any, label: str) -> list[Any]:
+    """The label of every row, by name where the data set knows names."""
+    targets = np.asarray(data.with_format("numpy")[label][:])
     names = getattr(data.features[label], "names", None)
-    rows = _Rows(data.select_columns([image, label]), image, label)
-    if names is not None:
-        present = np.unique(rows.targets).tolist()
-        options |= {"labels": [str(names[c]) for c in rows.targets.tolist()]}
-        if present and (present[0] < 0 or present[-1] >= len(names)):
-            raise InputError(
-                f"Expected a label from 0 to {len(names) - 1} in every row but got {present[0]} to "
-                f"{present[-1]}; leave unlabelled rows out."
-            )
-    return from_dataset(rows, **options)
+    if names is None:
+        return targets.tolist()
+    if len(targets) and not 0 <= targets.min() <= targets.max() < len(names):
+        raise InputError(
+            f"Expected a label from 0 to {len(names) - 1} in every row but got {targets.min()} to "
+            f"{targets.max()}; leave unlabelled rows out."
+        )
+    return [str(names[c]) for c in targets.tolist()]
 
 
-def find_columns(
-    data: Any, image: str | None, label: str | None, needs_image: bool = True
-) -> tuple[str, str]:
-    """The columns of pictures and labels, where they are not named."""
-    package = installed_datasets()
+def _column(data: Any, name: str | None, kind: str, argument: str) -> str:
+    """The column that is named, else the only one of a kind, else the one called as the argument.
+
+    Raises:
+        InputError: There is none, there are several, or `data` has several splits.
+    """
+    package = _datasets()
     if isinstance(data, package.DatasetDict):
         raise InputError(
             f"Expected one split of the data set but got all ({', '.join(data)}); take one, as in "
             f"data[{next(iter(data))!r}]."
         )
-    if image is None:
-        image = _only(data, package.Image, "image", "pictures") if needs_image else ""
-    if label is None:
-        label = _only(data, package.ClassLabel, "label", "labels")
-    missing = [name for name in (image, label) if name and name not in data.features]
-    if missing:
-        raise InputError(
-            f"Expected a column {missing[0]!r} but the data set has {', '.join(data.features)}."
-        )
-    return image, label
-
-
-def _only(data: Any, kind: type, argument: str, what: str) -> str:
-    """The only column of a kind, or the one that is called as the argument."""
-    found: Sequence[str] = [
-        name for name, value in data.features.items() if isinstance(value, kind)
-    ]
-    if len(found) != 1:
-        found = [argument] if argument in data.features else found
+    columns = data.features
+    found = [column for column in columns if isinstance(columns[column], getattr(package, kind))]
+    if name is not None or (len(found) != 1 and argument in columns):
+        found = [column for column in columns if column == (name or argument)]
     if len(found) != 1:
         raise InputError(
-            f"Expected one column of {what} but the data set has {', '.join(found) or 'none'} "
-            f"among {', '.join(data.features)}; name it with `{argument}`."
+            f"Expected {'a column ' + repr(name) if name else f'one column of {argument}s'} but "
+            f"the data set has {', '.join(found) or 'none'} among {', '.join(columns)}; name it "
+            f"with `{argument}`."
         )
     return found[0]

@@ -94,23 +94,11 @@ class NovelTask:
 
     def support_set(self, shots: int | None = None) -> ImageSet:
         """The support images, class after class; `shots` asks for the first so many of each."""
-        count = self.shots if shots is None else shots
-        if not 1 <= count <= self.shots:
-            raise InputError(
-                f"Expected `shots` from 1 to {self.shots} but got {shots}; make the NovelTask with "
-                "more shots."
-            )
-        return self._images([order[:count] for order in self._order])
+        return self._images(0, shots, "shots")
 
     def test_set(self, queries: int | None = None) -> ImageSet:
         """The test images, class after class; `queries` asks for the first so many of each."""
-        count = self.queries if queries is None else queries
-        if not 1 <= count <= self.queries:
-            raise InputError(
-                f"Expected `queries` from 1 to {self.queries} but got {queries}; make the "
-                "NovelTask with more queries."
-            )
-        return self._images([order[self.shots :][:count] for order in self._order])
+        return self._images(self.shots, queries, "queries")
 
     def all_images(self) -> ImageSet:
         """The support images, then the test images."""
@@ -119,7 +107,14 @@ class NovelTask:
         items = np.concatenate([part.items for part in parts])
         return ImageSet(self.source, classes, items, classes)
 
-    def _images(self, items: list[np.ndarray]) -> ImageSet:
+    def _images(self, start: int, asked: int | None, what: str) -> ImageSet:
+        most = getattr(self, what)
+        count = most if asked is None else asked
+        if not 1 <= count <= most:
+            raise InputError(
+                f"Expected `{what}` from 1 to {most} but got {asked}; make the NovelTask with more."
+            )
+        items = [order[start:][:count] for order in self._order]
         classes = np.repeat(np.arange(len(items)), [len(piece) for piece in items])
         return ImageSet(self.source, classes, np.concatenate(items), classes)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 from torch.utils.data import Dataset
 
-from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import load_npz
 
 ENTRIES = ("jpeg", "offset", "label", "class_name")
 
@@ -29,46 +28,30 @@ class JpegPack(Dataset):
     """
 
     def __init__(self, path: str, size: int = 32) -> None:
-        self._pack = _pack(str(path), int(size))
-        self.targets, self.classes = self._pack.labels, self._pack.names
+        self._size, self._content = int(size), _content(str(path))
+        self._decoded = _decoded(str(path), self._size)
+        self.targets = self._content["label"].astype(int).tolist()
+        self.classes = [str(name) for name in self._content["class_name"]]
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def __getitem__(self, number: int) -> tuple[Image.Image, int]:
-        return Image.fromarray(self._pack.picture(number)), self.targets[number]
-
-
-class _Pack:
-    """The content of a file, shared by all data sets of a process that show it at one size."""
-
-    def __init__(self, path: str, size: int) -> None:
-        if not Path(path).is_file():
-            raise InputError(f"Expected a pack of pictures (.npz) but there is no file {path!r}.")
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                jpeg, offset, label, names = (file[name] for name in ENTRIES)
-        except Exception as error:  # damaged archives raise all sorts of errors
-            raise InputError(
-                f"Expected {path!r} to be an .npz file with {', '.join(ENTRIES)} but it could not "
-                f"be read ({type(error).__name__}: {error})."
-            ) from error
-        self._bytes, self._offset, self._size = jpeg.tobytes(), offset, size
-        self.labels, self.names = label.astype(int).tolist(), [str(name) for name in names]
-        self._decoded = np.zeros((len(label), size, size, 3), np.uint8)
-        self._ready = np.zeros(len(label), bool)
-
-    def picture(self, number: int) -> np.ndarray:
-        """`[size, size, 3]` uint8."""
-        if not self._ready[number]:
-            start, stop = self._offset[number : number + 2]
-            with Image.open(io.BytesIO(self._bytes[start:stop])) as image:
+        if number not in self._decoded:
+            start, stop = self._content["offset"][number : number + 2]
+            with Image.open(io.BytesIO(self._content["jpeg"][start:stop])) as image:
                 small = image.convert("RGB").resize((self._size,) * 2, Image.Resampling.BILINEAR)
             self._decoded[number] = np.asarray(small)
-            self._ready[number] = True
-        return self._decoded[number]
+        return Image.fromarray(self._decoded[number]), self.targets[number]
 
 
 @lru_cache(maxsize=2)
-def _pack(path: str, size: int) -> _Pack:
-    return _Pack(path, size)
+def _content(path: str) -> dict[str, np.ndarray]:
+    """The arrays of a file, shared by all data sets of a process."""
+    return load_npz(path, None, ENTRIES, what=f"a pack of pictures with {', '.join(ENTRIES)}")
+
+
+@lru_cache(maxsize=2)
+def _decoded(path: str, size: int) -> dict[int, np.ndarray]:
+    """The pictures that were decoded so far at a size, `[size, size, 3]` uint8."""
+    return {}

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from fsl_basesel.checks import one_of
 from fsl_basesel.data import cache, counter
 from fsl_basesel.data.source import Dropped, ImageSource
 from fsl_basesel.errors import InputError
@@ -145,7 +146,11 @@ def as_tensor(picture: Any) -> torch.Tensor:
 
 
 class CorruptImageError(InputError):
-    """An image that cannot be read; the message names it and its class."""
+    """An image that cannot be read; the message names it, its class and the reason."""
+
+    def __init__(self, message: str, image: Dropped | None = None) -> None:
+        super().__init__(message)
+        self.image = image
 
 
 class ReadSource(ImageSource):
@@ -166,12 +171,7 @@ class ReadSource(ImageSource):
         on_corrupt: str,
         identity: Iterable[str | bytes],
     ) -> None:
-        if on_corrupt not in ON_CORRUPT:
-            raise InputError(
-                f"Expected `on_corrupt` to be one of {', '.join(ON_CORRUPT)} but got "
-                f"{on_corrupt!r}."
-            )
-        self._on_corrupt = on_corrupt
+        self._on_corrupt = one_of(on_corrupt, ON_CORRUPT, "on_corrupt")
         self._members = list(members)
         self._tried = np.zeros(len(names), np.int64)  # so many first images are known to be good
         self._first = [np.array(piece[:_LOOKED_AT]) for piece in members]  # before any is dropped
@@ -226,10 +226,12 @@ class ReadSource(ImageSource):
         except InputError:  # a wrong setting, not a damaged image
             raise
         except Exception as error:  # decoders raise whatever they like on damaged files
+            where, why = self.describe(c, member), f"{type(error).__name__}: {error}"
             raise CorruptImageError(
-                f"Expected a readable image but {self.describe(c, member)} of class "
-                f"{self.names[c]!r} is not: {_reason(error)}; replace or remove it, or pass "
-                'on_corrupt="skip" to leave such images out.'
+                f"Expected a readable image but {where} of class {self.names[c]!r} is not: {why}; "
+                'replace or remove it, or pass on_corrupt="skip" (--skip-damaged) to leave such '
+                "images out.",
+                Dropped(self.names[c], where, why),
             ) from error
 
     def prepare(self, classes: Sequence[int], count: int | None = None) -> None:
@@ -251,30 +253,20 @@ class ReadSource(ImageSource):
             done = int(self._tried[c])
             end = done + _CHUNK if count is None else min(done + _CHUNK, count)
             chunk = self._members[c][done:end]
-            reasons = list(threads.map(lambda member: self._fault(c, int(member)), chunk))
-            good = np.array([reason is None for reason in reasons])
-            self.dropped += [
-                Dropped(self.names[c], self.describe(c, int(member)), reason)
-                for member, reason in zip(chunk, reasons, strict=True)
-                if reason is not None
-            ]
+            faults = list(threads.map(lambda member: self._fault(c, int(member)), chunk))
+            good = np.array([fault is None for fault in faults])
+            self.dropped += [fault for fault in faults if fault is not None]
             rest = self._members[c][done + len(chunk) :]
             self._members[c] = np.concatenate([self._members[c][:done], chunk[good], rest])
             self._tried[c] += int(good.sum())
             self.sizes[c] = len(self._members[c])
 
-    def _fault(self, c: int, member: int) -> str | None:
+    def _fault(self, c: int, member: int) -> Dropped | None:
         try:
-            self.read(c, member)
-        except InputError:
-            raise
-        except Exception as error:
-            return _reason(error)
+            self._read_or_raise(c, member)
+        except CorruptImageError as error:
+            return error.image
         return None
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def in_random_order(name: str, members: np.ndarray, seed: int) -> np.ndarray:

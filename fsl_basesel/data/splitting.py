@@ -42,21 +42,11 @@ def split_classes(
         >>> pool.names, task.names
         (('a', 'c', 'd'), ('b',))
     """
-    if isinstance(novel, int) and not 1 <= novel < len(source):
-        raise InputError(
-            f"Expected `novel` from 1 to {len(source) - 1}, to leave candidates of the "
-            f"{len(source)} classes, but got {novel}."
-        )
-    asked = novel if isinstance(novel, int) else source.positions(novel)
-    left = len(source) - (asked if isinstance(asked, int) else len(asked))
-    if candidates is not None and not 1 <= candidates <= left:
-        raise InputError(
-            f"Expected `candidates` from 1 to {left}, the classes that are not novel, but "
-            f"got {candidates}."
-        )
+    asked = novel if isinstance(novel, int) else list(novel)
+    if not asked:
+        raise InputError(f"Expected at least one class in `novel` but got {novel!r}; name some.")
     pool, target, _ = draw_parts(source, asked, candidates, 0, seed)
-    if target is None:
-        raise InputError("Expected at least one class in `novel` but got none.")
+    assert target is not None
     return ClassPool(pool, preview), NovelTask(target, shots, queries, seed=seed)
 
 
@@ -105,41 +95,37 @@ def draw_parts(
     )
 
 
-def draw_among(
-    source: ImageSource, among: int | Sequence[int | str], count: int, seed: int
+def draw_novel(
+    source: ImageSource,
+    classes: int | Sequence[int | str],
+    seed: int,
+    among: int | Sequence[int | str] | None = None,
 ) -> list[int]:
-    """`count` novel classes at random among these classes of a source, or its first so many.
+    """Novel classes of a source: these, or so many at random.
+
+    Args:
+        source: classes and images.
+        classes: how many, or which.
+        seed: seed of the draw.
+        among: draw among these classes, or among the first so many; None is all.
 
     Example:
         >>> import torch
         >>> from fsl_basesel.data import from_arrays
         >>> source = from_arrays(torch.rand(6, 1, 4, 4), range(6))
-        >>> sorted(draw_among(source, ["3", "5"], 2, seed=0)), max(draw_among(source, 3, 2, 0)) < 3
+        >>> sorted(draw_novel(source, 2, 0, ["3", "5"])), max(draw_novel(source, 2, 0, among=3)) < 3
         ([3, 5], True)
     """
-    first = list(range(len(source)))[:among] if isinstance(among, int) else source.positions(among)
-    if not 1 <= count <= len(first):
-        raise InputError(
-            f"Expected `novel_classes` from 1 to {len(first)}, the classes of `novel_among`, but "
-            f"got {count}."
-        )
-    return [number for number in _random_order(source, seed) if number in set(first)][:count]
-
-
-def draw_novel(
-    source: ImageSource, classes: int | Sequence[int | str] | None, seed: int
-) -> ImageSource:
-    """Novel classes of a source of their own: so many at random, or these; None takes them all."""
-    if classes is None:
-        return source
     if not isinstance(classes, int):
-        return source.subset(classes)
-    if not 1 <= classes <= len(source):
+        return source.positions(classes)
+    limit = len(source) if among is None else among
+    there = set(range(len(source))[:limit] if isinstance(limit, int) else source.positions(limit))
+    if not 1 <= classes <= len(there):
         raise InputError(
-            f"Expected `novel_classes` from 1 to {len(source)}, the novel classes there are, but "
-            f"got {classes}."
+            f"Expected `novel_classes` from 1 to {len(there)}, the classes there are to draw from, "
+            f"but got {classes}."
         )
-    return source.subset(_random_order(source, seed)[:classes])
+    return [number for number in _random_order(source, seed) if number in there][:classes]
 
 
 def _random_order(source: ImageSource, seed: int, without: Sequence[int] = ()) -> list[int]:

@@ -128,7 +128,7 @@ def test_a_narrow_task_is_drawn_among_some_classes_and_leaves_the_others_in_the_
     first = made(0, novel_classes=3, novel_among=3).novel
     assert first is not None
     assert set(first.names) == set("abc")
-    with pytest.raises(InputError, match="`novel_classes` from 1 to 3, the classes of"):
+    with pytest.raises(InputError, match="`novel_classes` from 1 to 3, the classes there are"):
         made(0, novel_classes=4, novel_among=3)
     with pytest.raises(InputError, match="`novel_among` with a number of `novel_classes`"):
         made(0, novel_classes=["a"], novel_among=3)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fsl_basesel.checks import one_of
 from fsl_basesel.data import counter
 from fsl_basesel.data.glyphs import characters
 from fsl_basesel.data.glyphs.render import Style, render
@@ -164,8 +165,7 @@ def glyph_splits(
         >>> sorted(set(splits.novel.groups) & set(splits.candidates.groups))
         []
     """
-    if domain not in DOMAINS:
-        raise InputError(f"Expected `domain` to be one of {', '.join(DOMAINS)} but got {domain!r}.")
+    one_of(domain, DOMAINS, "domain")
     wanted = {"transfer": characters.TRANSFER_GROUPS, "fine": {characters.FINE_GROUP}}.get(domain)
     everything = bank().codes
     # Two orders: novel classes taken from the front of one leave the front of the other unbiased.

@@ -43,10 +43,10 @@ def test_pictures_come_with_their_labels_and_names(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_pack_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match=r"nothing\.npz' to be a pack of pictures"):
         JpegPack(str(tmp_path / "nothing.npz"))
     np.savez(tmp_path / "other.npz", a=1)
-    with pytest.raises(InputError, match="with jpeg, offset, label, class_name"):
+    with pytest.raises(InputError, match=r"jpeg, offset, label, class_name but .*lacks .*'jpeg'"):
         JpegPack(str(tmp_path / "other.npz"))
 
 

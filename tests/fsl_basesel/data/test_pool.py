@@ -255,10 +255,12 @@ def test_misuse_of_a_task_is_refused(source: ImageSource) -> None:
 
 
 def test_misuse_of_a_split_is_refused(source: ImageSource) -> None:
-    with pytest.raises(InputError, match="`novel` from 1 to 3"):
+    with pytest.raises(InputError, match=r"at most 4 together, .* but got 0, 4 and None"):
         split_classes(source, novel=4)
-    with pytest.raises(InputError, match="`candidates` from 1 to 3"):
+    with pytest.raises(InputError, match=r"at most 3 together, .* but got 0, 0 and 4"):
         split_classes(source, novel=["owl"], candidates=4, shots=1)
+    with pytest.raises(InputError, match="at least one class in `novel`"):
+        split_classes(source, novel=[])
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,11 @@ def test_a_folder_one_level_too_high_is_recognised(tmp_path: Path) -> None:
     tree(tmp_path / "z", "images/cat", "images/dog")
     with pytest.raises(InputError, match=r"give '.*images' \(2 classes\) instead"):
         image_folder(tmp_path / "z")
+    tree(tmp_path / "photos", "pool/cat", "pool/dog", "pool/owl", "task/bat", "task/fox")
+    with pytest.raises(
+        InputError, match=r"give '.*photos/pool' \(3 classes\) or '.*photos/task' \(2 classes\)"
+    ):
+        image_folder(tmp_path / "photos")
 
 
 def test_classes_with_folders_of_their_own_are_no_mistake(tmp_path: Path) -> None:
@@ -222,6 +227,9 @@ def test_classes_with_folders_of_their_own_are_no_mistake(tmp_path: Path) -> Non
     assert image_folder(tmp_path / "y").sizes.tolist() == [2, 2]
     tree(tmp_path / "z", "owl/images")
     assert image_folder(tmp_path / "z").names == ("owl",)
+    tree(tmp_path / "u", *(f"{name}/{when}" for name in "abc" for when in ("day", "night")))
+    with pytest.warns(UserWarning, match=r"The 3 folders .* taken as classes .* give '.*u/a' \(2"):
+        assert image_folder(tmp_path / "u").names == ("a", "b", "c")
 
 
 def test_a_class_folder_in_place_of_the_folder_of_classes(tmp_path: Path) -> None:
