@@ -83,8 +83,8 @@ class ArraySource(ImageSource):
         self._array, self._rows = array, np.concatenate(members)
         sizes = [len(piece) for piece in members]
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
-        identity = [repr((array.dtype, tuple(array.shape))), self._rows.tobytes()]
-        super().__init__(titles, sizes, identity)
+        kind = repr((array.dtype, tuple(array.shape)))
+        super().__init__(titles, sizes, [kind, self._rows.tobytes()])
 
     def look(self) -> Iterable[str | bytes]:
         """All numbers, or those of the first images of every class where there are many."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from torchvision.datasets import ImageFolder
 
+from fsl_basesel.data.hugging_face import chosen_names
 from fsl_basesel.data.reading import extensions, open_picture
 from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
@@ -38,7 +39,7 @@ def chosen_folder(
     Raises:
         InputError: if a chosen class has no folder.
     """
-    names = [str(name) for name in getattr(selection, "names", selection)]
+    names = chosen_names(selection)
     missing = [name for name in names if not os.path.isdir(os.path.join(path, name))]
     if missing:
         raise InputError(

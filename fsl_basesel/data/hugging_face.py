@@ -87,7 +87,7 @@ def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | No
         InputError: if a chosen class has no row.
     """
     label = _column(data, label, "ClassLabel", "label")
-    names = [str(name) for name in getattr(selection, "names", selection)]
+    names = chosen_names(selection)
     titles = [str(value) for value in _labels(data, label)]
     missing = sorted(set(names) - set(titles))
     if missing:
@@ -100,6 +100,12 @@ def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | No
     labels = [number[titles[row]] for row in rows]
     kind = _datasets().ClassLabel(names=names)
     return data.select(rows).remove_columns(label).add_column(label, labels, feature=kind)
+
+
+def chosen_names(selection: Selection | Iterable[str]) -> list[str]:
+    """Names of classes, of a selection or as given."""
+    names: Iterable[str] = getattr(selection, "names", selection)
+    return [str(name) for name in names]
 
 
 def _labels(data: Any, label: str) -> list[Any]:

@@ -39,7 +39,7 @@ class JpegPack(Dataset):
     def __getitem__(self, number: int) -> tuple[Image.Image, int]:
         if number not in self._decoded:
             start, stop = self._content["offset"][number : number + 2]
-            with Image.open(io.BytesIO(self._content["jpeg"][start:stop])) as image:
+            with Image.open(io.BytesIO(self._content["jpeg"][start:stop].tobytes())) as image:
                 small = image.convert("RGB").resize((self._size,) * 2, Image.Resampling.BILINEAR)
             self._decoded[number] = np.asarray(small)
         return Image.fromarray(self._decoded[number]), self.targets[number]
