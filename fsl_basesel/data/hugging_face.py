@@ -104,8 +104,7 @@ def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | No
 
 def chosen_names(selection: Selection | Iterable[str]) -> list[str]:
     """Names of classes, of a selection or as given."""
-    names: Iterable[str] = getattr(selection, "names", selection)
-    return [str(name) for name in names]
+    return [str(name) for name in getattr(selection, "names", None) or selection]  # type: ignore[union-attr]
 
 
 def _labels(data: Any, label: str) -> list[Any]:
