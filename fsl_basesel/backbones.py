@@ -6,8 +6,7 @@ import difflib
 import hashlib
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fsl_basesel.checks import one_of
+from fsl_basesel.data.datasets import fixed_random
 from fsl_basesel.data.reading import text_of, upright
 from fsl_basesel.efficientnet import VARIANTS, EfficientNetLite
 from fsl_basesel.errors import InputError
@@ -246,8 +246,14 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
     needed = ("crop_size", "resize_size", "mean", "std", "interpolation")
     if not all(hasattr(preset, part) for part in needed):
         raise InputError(f"Expected a network that classifies images but {name} does not.")
-    with _seeded():
+    with fixed_random():
         module = models.get_model(name, weights=None)
+    linear = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
+    if not linear:
+        raise InputError(
+            f"Expected {text} to end in a linear layer but it has none; write a function that "
+            "returns the network without its classifier, and name it as package.module:function."
+        )
     if weights != RANDOM:
         path = weights
         if not is_file:
@@ -255,57 +261,34 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
             if not os.path.isfile(path):
                 _require(download, text, path)
                 torch.hub.load_state_dict_from_url(entry.url, progress=False, check_hash=True)
-        _load_state(module, path)
-    preprocessing = Preprocessing(
-        preset.crop_size[0],
-        preset.resize_size[0],
-        tuple(preset.mean),
-        tuple(preset.std),
-        preset.interpolation.value,
-    )
-    _without_classifier(module, text)
-    return Backbone(text, module, module, preprocessing, trained=weights != RANDOM)
-
-
-def _without_classifier(module: nn.Module, text: str) -> None:
-    """Replace the last linear layer by nothing, so that its inputs come out."""
-    linear = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
-    if not linear:
-        raise InputError(
-            f"Expected {text} to end in a linear layer but it has none; write a function that "
-            "returns the network without its classifier, and name it as package.module:function."
-        )
+        _load_state(module, path, classifier=linear[-1])
     parent, _, last = linear[-1].rpartition(".")
-    setattr(module.get_submodule(parent), last, nn.Identity())
+    setattr(module.get_submodule(parent), last, nn.Identity())  # so that its inputs come out
+    scaling = tuple(preset.mean), tuple(preset.std), preset.interpolation.value
+    preprocessing = Preprocessing(preset.crop_size[0], preset.resize_size[0], *scaling)
+    return Backbone(text, module, module, preprocessing, weights != RANDOM)
 
 
 def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
     timm = _installed("timm", "timm")
     if not timm.is_model(name):
         raise _unknown("timm", name, timm.list_models())
-    with _seeded():
+    with fixed_random():
         module = timm.create_model(name, pretrained=False, num_classes=0)
     if weights and weights != RANDOM:
         _load_state(module, weights)
     elif not weights:
-        settings = module.pretrained_cfg
-        path = _cached(settings.get("hf_hub_id"), "model.safetensors", "pytorch_model.bin")
-        if path is None:
-            _require(download, text, f"the cache of Hugging Face ({settings.get('hf_hub_id')})")
+        repository = module.pretrained_cfg.get("hf_hub_id")
+        files = ("model.safetensors", "pytorch_model.bin")
+        path = _cached(text, repository, files, download)
         overlay = {} if path is None else {"file": path}
         options = {"num_classes": 0, "pretrained_cfg_overlay": overlay}
         module = timm.create_model(name, pretrained=True, **options)
     config = timm.data.resolve_model_data_config(module)
-    side = config["input_size"][1]
-    preprocessing = Preprocessing(
-        side,
-        int(side / config["crop_pct"]),
-        tuple(config["mean"]),
-        tuple(config["std"]),
-        config["interpolation"],
-        config["input_size"][0],
-    )
-    return Backbone(text, module, module, preprocessing, trained=weights != RANDOM)
+    channels, side, _ = config["input_size"]
+    scaling = tuple(config["mean"]), tuple(config["std"]), config["interpolation"]
+    preprocessing = Preprocessing(side, int(side / config["crop_pct"]), *scaling, channels)
+    return Backbone(text, module, module, preprocessing, weights != RANDOM)
 
 
 def _open_clip(text: str, name: str, weights: str, download: bool) -> Backbone:
@@ -323,27 +306,22 @@ def _open_clip(text: str, name: str, weights: str, download: bool) -> Backbone:
         settings = open_clip.get_pretrained_cfg(name, weights)
         repository, _, file = str(settings.get("hf_hub", "")).rpartition("/")
         files = (file,) if file else ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-        path = _cached(repository, *files)
-        if path is None:
-            _require(download, text, f"the cache of Hugging Face ({repository})")
-        source = path or weights
-    with _seeded():
+        source = _cached(text, repository, files, download) or weights
+    with fixed_random():
         module = open_clip.create_model(
             name, pretrained=source, force_quick_gelu=bool(settings.get("quick_gelu"))
         )
     config = open_clip.get_model_preprocess_cfg(module)
     side = config["size"][0] if isinstance(config["size"], tuple | list) else config["size"]
-    preprocessing = Preprocessing(
-        side, side, tuple(config["mean"]), tuple(config["std"]), config["interpolation"]
-    )
+    scaling = tuple(config["mean"]), tuple(config["std"]), config["interpolation"]
     tokenizer = open_clip.get_tokenizer(name)
 
     def texts(names: Sequence[str]) -> np.ndarray:
         with torch.no_grad():
             return module.encode_text(tokenizer(list(names))).double().numpy()
 
-    found = Backbone(text, module, module.encode_image, preprocessing, weights != RANDOM)
-    return replace(found, texts=texts)
+    preprocessing = Preprocessing(side, side, *scaling)
+    return Backbone(text, module, module.encode_image, preprocessing, weights != RANDOM, texts)
 
 
 def _own_run(path: str, size: int | None) -> Backbone:
@@ -413,15 +391,14 @@ def _require(download: bool, text: str, where: str) -> None:
         )
 
 
-def _cached(repository: str | None, *files: str) -> str | None:
-    """A file in the cache of the Hugging Face hub; nothing is fetched."""
-    if not repository:
-        return None
+def _cached(text: str, repository: str | None, files: Sequence[str], download: bool) -> str | None:
+    """A file in the cache of the Hugging Face hub, or None where it is to be fetched."""
     hub = importlib.import_module("huggingface_hub")
-    for file in files:
+    for file in files if repository else ():
         path = hub.try_to_load_from_cache(repository, file)
         if isinstance(path, str):
             return path
+    _require(download, text, f"the cache of Hugging Face ({repository})")
     return None
 
 
@@ -445,8 +422,8 @@ def _loaded(path: str) -> dict[str, Any]:
         ) from error
 
 
-def _load_state(module: nn.Module, path: str) -> None:
-    """Load weights whatever they are wrapped in; a classifier may be missing or superfluous."""
+def _load_state(module: nn.Module, path: str, classifier: str = "\0") -> None:
+    """Load weights whatever they are wrapped in; those of `classifier` may be missing or others."""
     state = _loaded(path)
     for key in ("state_dict", "model", "model_state_dict"):
         if isinstance(state.get(key), dict):
@@ -459,11 +436,9 @@ def _load_state(module: nn.Module, path: str) -> None:
         state = {k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)}
     if not any(key in wanted for key in state):  # of a whole model, whose backbone is wanted
         state = {}
-    linear = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)]
-    head = f"{linear[-1]}." if linear else "\0"
-    missing = [key for key in wanted if key not in state and not key.startswith(head)]
-    wrong = [key for key in wanted if key in state and state[key].shape != wanted[key].shape]
-    wrong = [key for key in wrong if not key.startswith(head)]
+    needed = [key for key in wanted if not key.startswith(f"{classifier}.")]
+    missing = [key for key in needed if key not in state]
+    wrong = [key for key in needed if key in state and state[key].shape != wanted[key].shape]
     if missing or wrong:
         what = f"{missing[0]} is missing" if missing else f"{wrong[0]} has another shape"
         raise InputError(
@@ -483,11 +458,3 @@ def _identity(module: nn.Module) -> str:
             array = value.detach().cpu().contiguous().reshape(-1)
             digest.update(array.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
-
-
-@contextmanager
-def _seeded() -> Iterator[None]:
-    """Random weights are the same each time, and nobody's random numbers are used up."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield

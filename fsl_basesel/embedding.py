@@ -87,13 +87,14 @@ def feature_batches(
         with evaluation_mode(None if threads else module), torch.no_grad(), precision():
             return extract(pictures.to(device, non_blocking=True)).flatten(1)
 
+    plan = _plan(images, batch_size, rank, world, done)
     batches: Iterator[tuple[np.ndarray, Tensor]]
     if threads:
-        plan = _plan(images, batch_size, rank, world, done)
         batches = _by_threads(images, run, plan, threads)
     else:
-        loader = batches_in_order(images, batch_size, rank, world, done, **workers)
-        plan = list(loader.sampler)
+        # Without a generator of its own a loader would draw from the global one.
+        settings = workers | {"sampler": plan, "generator": torch.Generator()}
+        loader = DataLoader(_Batches(images), None, collate_fn=_unchanged, **settings)
         batches = ((positions, run(pictures)) for positions, pictures in loader)
     total, seen = sum(map(len, plan)), 0
     report(title, seen, total)
@@ -101,36 +102,6 @@ def feature_batches(
         yield positions, features
         seen += len(positions)
         report(title, seen, total)
-
-
-def batches_in_order(
-    images: ImageSet,
-    batch_size: int,
-    rank: int = 0,
-    world: int = 1,
-    done: Container[int] = (),
-    **workers: Any,
-) -> DataLoader:
-    """A loader of (positions, images): every image once, batch b in process b modulo `world`.
-
-    It draws no random numbers.
-
-    Example:
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(5, 1, 4, 4), [0] * 5)
-        >>> images = ImageSet(source, [0] * 5, range(5), [0] * 5)
-        >>> [positions.tolist() for positions, _ in batches_in_order(images, 2, rank=0, world=2)]
-        [[0, 1], [4]]
-    """
-    return DataLoader(
-        _Batches(images),
-        batch_size=None,
-        sampler=_plan(images, batch_size, rank, world, done),
-        collate_fn=_unchanged,
-        # Without a generator of its own every iteration would draw from the global one.
-        generator=torch.Generator(),
-        **workers,
-    )
 
 
 def _plan(

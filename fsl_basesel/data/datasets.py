@@ -194,7 +194,9 @@ class DatasetSource(ReadSource):
                 yield from look_at_files([str(file) for file in files])
                 continue
             try:
-                with _seeded():  # a random transform must neither change the run nor the outcome
+                with (
+                    fixed_random()
+                ):  # a random transform must neither change the run nor the outcome
                     image = as_tensor(self._item(int(members[0])))
                 yield hashlib.sha256(image.contiguous().numpy().tobytes()).digest()
             except Exception as error:  # it is said where the image is needed
@@ -228,7 +230,7 @@ def _file_of(dataset: Any, index: int) -> str | None:
 
 
 @contextmanager
-def _seeded() -> Iterator[None]:
+def fixed_random() -> Iterator[None]:
     """Fixed random numbers inside; afterwards the generators are as they were."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=[]):

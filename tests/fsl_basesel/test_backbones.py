@@ -217,3 +217,12 @@ def test_weights_of_another_network_and_settings_are_refused(tmp_path: Path) -> 
         load_backbone("torchvision:resnet18@random", size=0)
     with pytest.raises(InputError, match="imagenet, half, none"):
         load_backbone("torchvision:resnet18@random", normalize="z")
+
+
+def test_only_a_classifier_may_be_missing(tmp_path: Path) -> None:
+    """A network of timm comes without one: its last linear layer is needed."""
+    timm = pytest.importorskip("timm")
+    state = timm.create_model("vit_tiny_patch16_224", num_classes=0).state_dict()
+    torch.save({k: v for k, v in state.items() if "blocks.11.mlp.fc2" not in k}, tmp_path / "x.pth")
+    with pytest.raises(InputError, match=r"blocks\.11\.mlp\.fc2\.weight is missing"):
+        load_backbone(f"timm:vit_tiny_patch16_224@{tmp_path / 'x.pth'}")
