@@ -7,6 +7,7 @@ the same in every process, with any number of workers.
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -134,8 +135,8 @@ class BatchedImages(Dataset):
 
     Args:
         images: the images with their labels.
-        augment: random change of a batch of images `[B, ...]`; it may use torch's global random
-            numbers, which are set for it and put back afterwards.
+        augment: random change of a batch of images `[B, ...]`; it may use the global random
+            numbers of torch, numpy and Python, which are set for it and put back afterwards.
         seed: seed of the augmentation.
         rank: number of this process.
     """
@@ -151,22 +152,30 @@ class BatchedImages(Dataset):
     def __getitem__(self, batch: Batch) -> tuple[Tensor, Tensor]:
         pictures, labels = self.images.batch(batch.positions)
         if self.augment is not None:
+            states = random.getstate(), np.random.get_state()  # noqa: NPY002
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(
-                    step_seed(self.seed, "augment", batch.epoch, batch.number, self.rank)
-                )
+                reseed(step_seed(self.seed, "augment", batch.epoch, batch.number, self.rank))
                 pictures = self.augment(pictures)
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002
         return pictures, labels
 
 
 def step_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """A seed for torch that is a function of what it is for.
+    """A seed that is a function of what it is for.
 
     Example:
         >>> step_seed(0, "augment", 1, 2) == step_seed(0, "augment", 1, 2)
         True
     """
     return int(counter.key(seed, purpose, *numbers)) & 0x7FFFFFFFFFFFFFFF
+
+
+def reseed(seed: int) -> None:
+    """Set the global random numbers of torch on the CPU, of `numpy.random` and of `random`."""
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
+    random.seed(seed)
 
 
 class _Aimed(Sampler):

@@ -1,19 +1,24 @@
-"""Resuming exactly: whole checkpoints, of this run, with loop states Lightning resumes aright."""
+"""Resuming exactly: whole checkpoints, of this run, and what Lightning leaves out of them."""
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
+import torch.distributed
 from lightning_fabric.plugins.io import TorchCheckpointIO
+from lightning_fabric.utilities.apply_func import move_data_to_device
 from lightning_fabric.utilities.cloud_io import _is_local_file_protocol
+from pytorch_lightning.utilities.memory import recursive_detach
+from torchmetrics import Metric
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import whole_file
@@ -101,42 +106,178 @@ def require_whole(path: Path) -> None:
     raise InputError(f"Expected {path} to be a whole checkpoint but {wrong}; {way}.")
 
 
-def settled(loops: dict[str, Any]) -> dict[str, Any]:
-    """The state of Lightning's loops, with an epoch that is over counted as over.
+class Unfinished:
+    """What is left to do of the step or the epoch in which a checkpoint was written.
 
-    Two checkpoints are taken after the last batch of an epoch but before the epoch counts as
-    complete: at the end of the epoch, and after a training step that happens to be its last.
-    Lightning resumes the first wrongly with `max_steps` (it skips `on_train_epoch_start` and loses
-    steps), and the second wrongly if the next epoch has more batches (it takes the batches of the
-    old epoch for batches of the new one). Both become what they are: the start of the next epoch.
+    Lightning writes checkpoints before a step or an epoch is over and leaves the rest out when it
+    resumes: the validation after a step, the end of an epoch with all hooks, the steps of
+    `ReduceLROnPlateau`, the numbers to be logged. It also starts every mean anew, and ends a run of
+    `max_steps` at once. Here the run goes on at the very place: the loops are told that the step
+    is complete, and before they go on Lightning's own functions do the rest.
 
     Args:
-        loops: `checkpoint["loops"]`; not changed.
-
-    Returns:
-        The same, changed where needed.
+        checkpoint: as it was read; the progress of its loops is changed.
+        rank: number of this process.
     """
-    state = copy.deepcopy(loops)
-    fitting = state.get(FITTING, {})
-    epoch, batch = fitting.get("epoch_progress"), fitting.get("epoch_loop.batch_progress")
-    if epoch is None or batch is None:
-        return state
-    now, steps = epoch["current"], batch["current"]
-    in_epoch_end = now["ready"] == now["started"] == now["processed"] == now["completed"] + 1
-    in_last_step = (
-        batch["is_last_batch"]
-        and now["ready"] == now["started"] == now["processed"] + 1
-        and steps["ready"] == steps["processed"] == steps["completed"] + 1
-    )
-    if in_last_step:
-        batch["total"]["completed"] += 1
-        fitting["epoch_loop.state_dict"]["_batches_that_stepped"] += 1
-    if in_epoch_end or in_last_step:
-        for counts in (epoch["total"], epoch["current"]):
-            counts["processed"] = counts["completed"] = counts["started"]
-        batch["current"] = dict.fromkeys(steps, 0)
-        batch["is_last_batch"] = False
-    return state
+
+    KEY = "unfinished"
+
+    def __init__(self, checkpoint: dict[str, Any], rank: int) -> None:
+        saved = checkpoint.get(self.KEY, {"validation": "", "processes": []})
+        parts = saved["processes"]
+        self._part = parts[rank if rank < len(parts) else 0] if parts else None
+        loops = checkpoint["loops"][FITTING]
+        self.rest = _rest(loops, saved["validation"])
+        """What was under way: "step", "validation", "after validation", "epoch"; "" after all of a
+        step; None outside of an epoch."""
+        batch, epoch = loops["epoch_loop.batch_progress"], loops["epoch_progress"]
+        for name in ("total", "current"):
+            if self.rest is not None:
+                batch[name]["completed"] = batch[name]["processed"]
+                epoch[name]["processed"] = epoch[name]["completed"]
+        self._max_steps: int | None = None
+
+    @staticmethod
+    def save(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
+        """Add what Lightning leaves out, of all processes, to a checkpoint."""
+        parts: list[Any] = [_in_memory(trainer)]
+        if trainer.world_size > 1:
+            parts *= trainer.world_size
+            torch.distributed.all_gather_object(parts, parts[0])
+        progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
+        over = progress.is_last_batch and progress.current.ready == progress.current.completed
+        validation = ("after validation" if over else "validation") if trainer.validating else ""
+        checkpoint[Unfinished.KEY] = {"validation": validation, "processes": parts}
+
+    def before_the_loops(self, trainer: pl.Trainer) -> None:
+        """Let a run that has done all its steps go on to the end of its epoch."""
+        if self.rest is not None:
+            self._max_steps, trainer.fit_loop.epoch_loop.max_steps = trainer.max_steps, -1
+
+    def before_the_first_batch(self, trainer: pl.Trainer) -> None:
+        """Have the rest done when all callbacks have started."""
+        if self._part is not None:
+            _put_into_memory(trainer, self._part, self.rest)
+        if self.rest is None:
+            return
+        loop = trainer.fit_loop
+        start = loop.on_advance_start
+
+        def finish_and_start() -> None:
+            del loop.on_advance_start
+            self._finish(trainer)
+            start()
+
+        loop.on_advance_start = finish_and_start  # type: ignore[method-assign]
+
+    def put_back(self, trainer: pl.Trainer) -> None:
+        """Leave the Trainer with the steps it was given."""
+        if self._max_steps is not None:
+            trainer.fit_loop.epoch_loop.max_steps = self._max_steps
+            self._max_steps = None
+
+    def _finish(self, trainer: pl.Trainer) -> None:
+        fit, steps = trainer.fit_loop, trainer.fit_loop.epoch_loop
+        numbers, fetcher = trainer._logger_connector, fit._data_fetcher
+        assert fetcher is not None
+        self.put_back(trainer)
+        trainer.should_stop = self._part is not None and self._part["should_stop"]
+        fit._restarting = steps._restarting = steps.val_loop._restarting = False
+        if self.rest == "epoch":
+            fit.epoch_progress.increment_processed()
+            numbers.on_epoch_end()
+            if steps._num_ready_batches_reached():
+                known = self._part is not None  # the metric that a plateau is seen by
+                steps.update_lr_schedulers("epoch", update_plateau_schedulers=known)
+            steps._batches_that_stepped -= 1
+            numbers.update_train_epoch_metrics()
+            steps._batches_that_stepped += 1
+            fit.epoch_progress.increment_completed()
+        else:
+            if self.rest == "step":
+                numbers.on_batch_end()
+                numbers.update_train_step_metrics()
+            if self.rest:
+                steps._skip_next_val = self.rest == "after validation"
+                steps.on_advance_end(fetcher)
+            if not steps.done:  # in the middle of an epoch, after a step that is over
+                steps._restarting = True
+                steps.reset_restart_stage()
+                steps._batches_that_stepped -= not steps._should_accumulate()  # `reset` adds it
+                return
+            fit.on_advance_end()
+        steps.on_iteration_done()
+        fit.on_iteration_done()
+        if fit.done:
+            raise StopIteration
+
+
+def _rest(loops: dict[str, Any], validation: str) -> str | None:
+    epoch, batch = loops["epoch_progress"]["current"], loops["epoch_loop.batch_progress"]["current"]
+    if epoch["processed"] > epoch["completed"]:
+        return "epoch"
+    if epoch["started"] == epoch["processed"] or batch["ready"] > batch["processed"]:
+        return None  # between two epochs, or in a batch that is done again
+    if batch["processed"] > batch["completed"]:
+        return "step"
+    return validation if batch["completed"] else None
+
+
+def _in_memory(trainer: pl.Trainer) -> dict[str, Any]:
+    """What Lightning keeps in memory alone: sums, metrics, gradients, the wish to stop."""
+    steps, module = trainer.fit_loop.epoch_loop, trainer.lightning_module
+    results = []
+    for key, result in steps._results.items():
+        meta, sync = vars(result.meta).copy(), result.meta.sync
+        del meta["_sync"]
+        meta["reduce_fx"] = meta["reduce_fx"].__name__
+        if not result.has_reset:
+            shared = {"_should": sync.should, "rank_zero_only": sync.rank_zero_only}
+            cache = result._forward_cache
+            results.append((key, meta, shared, result.is_tensor, result.metric_state, cache))
+    of_validation = [id(vars(result).get("value")) for result in steps.val_loop._results.values()]
+    metrics = {
+        name: (metric.metric_state, metric.update_count)
+        for name, metric in module.named_modules()
+        if isinstance(metric, Metric) and id(metric) not in of_validation
+    }
+    gradients = {}
+    if steps._should_accumulate():
+        gradients = {
+            name: value.grad for name, value in module.named_parameters() if value.grad is not None
+        }
+    found = {
+        "results": results,
+        "metrics": metrics,
+        "gradients": gradients,
+        "callback_metrics": dict(trainer._logger_connector._callback_metrics),
+        "should_stop": trainer.should_stop,
+    }
+    return recursive_detach(found, to_cpu=True)
+
+
+def _put_into_memory(trainer: pl.Trainer, part: dict[str, Any], rest: str | None) -> None:
+    module, numbers = trainer.lightning_module, trainer._logger_connector
+    part = move_data_to_device(part, module.device)
+    numbers._callback_metrics.update(part["callback_metrics"])
+    if rest is None:
+        return
+    collection = trainer.fit_loop.epoch_loop._results
+    kinds = sys.modules[type(collection).__module__]
+    for name, (state, count) in part["metrics"].items():
+        metric = module.get_submodule(name)
+        vars(metric).update(state, _update_count=count, _computed=None)
+    for key, meta, shared, is_tensor, state, cache in part["results"]:
+        described = kinds._Metadata(**meta)
+        described.sync = kinds._Sync(fn=trainer.strategy.reduce, **shared)
+        result = kinds._ResultMetric(described, is_tensor)
+        value = {} if is_tensor else {"value": module.get_submodule(meta["metric_attribute"])}
+        vars(result).update(state, **value, _forward_cache=cache, _update_count=1)
+        collection[key] = result
+    # Otherwise the first batch would be taken for that of an epoch, and the sums for old ones.
+    numbers._first_loop_iter = None if rest == "epoch" else False
+    for name, gradient in part["gradients"].items():
+        module.get_parameter(name).grad = gradient
 
 
 def require_same(

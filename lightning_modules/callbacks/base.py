@@ -38,14 +38,20 @@ from lightning_modules.both import kinds, plain_checkpoint_io
 from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
-from lightning_modules.data import NEWER, BaseClassDataModule, saved_identity, step_seed
+from lightning_modules.data import (
+    NEWER,
+    BaseClassDataModule,
+    reseed,
+    saved_identity,
+    step_seed,
+)
 from lightning_modules.features import (
     Extractor,
     centroids_of,
     extractor_centroids,
     feature_function,
 )
-from lightning_modules.resume import LAST, AtomicCheckpointIO, damage, require_same, settled
+from lightning_modules.resume import LAST, AtomicCheckpointIO, Unfinished, damage, require_same
 
 Result = TypeVar("Result")
 
@@ -76,6 +82,9 @@ class SelectionCallback(pl.Callback):
         device: where the method runs if it can use a GPU; `auto` is the Trainer's if that is one.
         features: attribute of the model that turns images into features.
         seed: seed of everything random about the selection and the stages.
+        reseed: set the global random numbers of torch, `numpy.random` and `random` at every
+            training step and validation, to a function of seed, epoch, batch and process. Without
+            it a model that draws random numbers, dropout included, does not resume exactly.
         dirpath: where `selection-stage-i.json` and what its report needs (`classes-stage-i.npz`,
             `pictures.npz`) are written; None is the run's log folder.
         verbose: print a table at the end of each stage.
@@ -104,6 +113,7 @@ class SelectionCallback(pl.Callback):
         device: str = "auto",
         features: str = "features",
         seed: int = 0,
+        reseed: bool = True,
         dirpath: str | Path | None = None,
         verbose: bool = True,
     ) -> None:
@@ -133,6 +143,7 @@ class SelectionCallback(pl.Callback):
         """Budget, exclude, include, groups, at_most and at_least, those that were given."""
         self.certify, self.device, self.features = certify, device, features
         self.seed = checks.integer(seed, "seed", 0, None, "")
+        self.reseed = reseed
         self.dirpath = None if dirpath is None else Path(dirpath)
         self.verbose = verbose
         self.stage_state: StageState | None = None
@@ -145,6 +156,7 @@ class SelectionCallback(pl.Callback):
         self._before: dict[str, Any] = {}
         self._model: str | None = None
         self._centroids: tuple[ClassCentroids, ClassCentroids | None] | None = None
+        self._unfinished: Unfinished | None = None
 
     @abstractmethod
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
@@ -310,6 +322,7 @@ class SelectionCallback(pl.Callback):
         if self.needs_features() and not compatibility.builds_itself_later(pl_module):
             feature_function(pl_module, self.features)
         self.data, self.stage_state, self.records, self._stage_begins = data, None, [], False
+        self._unfinished = None
         self._model = _described(pl_module)
         data.clear_classes()
         self._require_limits_possible()
@@ -415,12 +428,21 @@ class SelectionCallback(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Make dropout and the like a function of (seed, epoch, batch, process)."""
-        numbers = (trainer.current_epoch, batch_idx, trainer.global_rank)
-        seed = step_seed(self.seed, "step", *numbers)
-        if pl_module.device.type == "cpu":
-            torch.default_generator.manual_seed(seed)  # the line below takes 0.3 ms
-        else:
-            torch.manual_seed(seed)
+        self._reseed(trainer, pl_module, "step", batch_idx)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The same for a model that draws random numbers in its validation."""
+        self._reseed(trainer, pl_module, "validation", trainer.fit_loop.batch_idx)
+
+    def _reseed(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, purpose: str, batch: int
+    ) -> None:
+        if not self.reseed:
+            return
+        seed = step_seed(self.seed, purpose, trainer.current_epoch, batch, trainer.global_rank)
+        reseed(seed)
+        if pl_module.device.type != "cpu":
+            torch.manual_seed(seed)  # all devices; it takes 0.3 ms
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note the metrics of the epoch, for the table."""
@@ -474,7 +496,23 @@ class SelectionCallback(pl.Callback):
         self._stage_begins = False
         if self.stage_state is not None:
             self._tell_epochs(trainer, pl_module, self.stage_state)
-        checkpoint["loops"] = settled(checkpoint["loops"])
+        self._unfinished = Unfinished(checkpoint, trainer.global_rank)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Keep the sums of the epoch that is under way."""
+        Unfinished.save(trainer, checkpoint)
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Before Lightning takes up the state of its loops."""
+        if self._unfinished is not None:
+            self._unfinished.before_the_loops(trainer)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Finish the step or the epoch in which the checkpoint was written."""
+        if self._unfinished is not None:
+            self._unfinished.before_the_first_batch(trainer)
 
     def _require_own(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the checkpoint of another run, before weights that do not fit are loaded."""
@@ -499,6 +537,8 @@ class SelectionCallback(pl.Callback):
         self._put_back(trainer)
 
     def _put_back(self, trainer: pl.Trainer) -> None:
+        if self._unfinished is not None:
+            self._unfinished.put_back(trainer)
         if self.data is not None:
             self.data.chooser = None
         if self._before:

@@ -49,7 +49,7 @@ class ColdStartSelection(SelectionCallback):
         options: those of `SelectionCallback`: `similarity`, `selected` (classes that are in the
             first stage anyway), `general`, `weights`, `cost`, `mu`, `exclude`, `include`,
             `groups`, `at_most`, `at_least`, `certify`, `device`, `features`, `seed` (also of the
-            first classes and of the weights of new models), `dirpath`, `verbose`.
+            first classes and of the weights of new models), `reseed`, `dirpath`, `verbose`.
 
     Example:
         >>> callback = ColdStartSelection(schedule=(50, 100), epochs_per_stage=(10, 20), k=1)
@@ -115,6 +115,7 @@ class ColdStartSelection(SelectionCallback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the first weights of a model that cannot be built anew; all processes agree now."""
+        super().on_train_start(trainer, pl_module)
         needed = not self.warm_start and len(self.schedule) > 1
         untrained = trainer.global_step == 0 and trainer.current_epoch == 0
         if needed and untrained and self._fresh_state(pl_module, 0) is None:

@@ -32,9 +32,6 @@ class StageEarlyStopping(EarlyStopping):
     last stage, and without `ColdStartSelection`, it is plain `EarlyStopping`. All its arguments are
     those of `EarlyStopping`.
 
-    A run resumed in mid-epoch averages training metrics over the rest of that epoch alone; monitor
-    a validation metric if resumed runs are to stop at the same epoch.
-
     Example:
         >>> StageEarlyStopping("val_loss", patience=2).patience
         2

@@ -35,7 +35,7 @@ class SelectBaseClasses(SelectionCallback):
         selected: classes of the pool, by name, that are base classes already; `m` are added.
         options: those of `SelectionCallback`: `similarity`, `general`, `weights`, `cost`, `mu`,
             `budget`, `exclude`, `include`, `groups`, `at_most`, `at_least`, `certify`, `device`,
-            `features` (of the extractor), `seed`, `dirpath`, `verbose`.
+            `features` (of the extractor), `seed`, `reseed`, `dirpath`, `verbose`.
 
     Example:
         >>> callback = SelectBaseClasses(m=100, k=3, method="greedy-target")

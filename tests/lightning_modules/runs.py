@@ -181,7 +181,8 @@ class Plan:
     data: dict[str, Any] = field(default_factory=dict)
     trainer: dict[str, Any] = field(default_factory=dict)
     backbone: type[nn.Module] = WithDropout
-    extra: pl.Callback | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+    extra: tuple[pl.Callback, ...] = ()
 
 
 CHECKPOINTS: dict[str, dict[str, Any]] = {
@@ -198,20 +199,20 @@ def run(plan: Plan) -> None:
     torch.set_num_threads(1)
     rank = os.environ.get("LOCAL_RANK", "0")
     trace = plan.folder / ("trace.jsonl" if rank == "0" else f"trace-{rank}.jsonl")
-    callbacks: list[pl.Callback] = [Trace(trace)]
-    if plan.extra is not None:
-        callbacks.append(plan.extra)
+    callbacks: list[pl.Callback] = [Trace(trace), *plan.extra]
     cold_start = tiny_cold_start(**plan.cold_start)
     _arm(plan.kill, callbacks, cold_start)
     options = CHECKPOINTS[plan.checkpoint]
     callbacks.append(ModelCheckpoint(plan.folder / "checkpoints", save_last=True, **options))
     settings = {"val_check_interval": 0.5} if plan.checkpoint == "validation" else {}
     trainer = tiny_trainer(plan.folder, *callbacks, **(settings | plan.trainer))
-    model, data = tiny_model(plan.backbone), tiny_data(**plan.data)
+    model, data = tiny_model(plan.backbone, **plan.model), tiny_data(**plan.data)
     trainer.fit(model, data, ckpt_path="last", weights_only=True)
     suffix = "" if rank == "0" else f"-{rank}"
     torch.save(model.state_dict(), plan.folder / f"weights{suffix}.pt")
     (plan.folder / f"classes{suffix}.json").write_text(json.dumps(data.classes))
+    records = [record | {"seconds": 0} for record in cold_start.records]
+    (plan.folder / f"records{suffix}.json").write_text(json.dumps(records))
 
 
 def run_on_two(plan: Plan) -> list[int]:
@@ -254,8 +255,8 @@ def _write_half(save: Callable[..., None], content: Any, file: Any) -> None:
 
 
 _context = multiprocessing.get_context("forkserver")
-# Processes fork from one that has imported this file, so each starts in no time.
-_context.set_forkserver_preload([__name__])
+# Processes fork from one that has imported all and has trained, so each starts in no time.
+_context.set_forkserver_preload(["tests.lightning_modules.warm"])
 
 
 def _start_server() -> None:

@@ -13,6 +13,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from lightning_modules import NovelEvaluation
 from lightning_modules.features import image_centroids
 from tests.lightning_modules.runs import (
     Plan,
@@ -48,10 +49,16 @@ class Centroids(pl.Callback):
         np.savez(self.folder / f"centroids-{trainer.global_rank}.npz", **parts)
 
 
+def evaluation(folder: Path) -> NovelEvaluation:
+    return NovelEvaluation(
+        ways=3, shots=1, queries=2, episodes=4, dirpath=folder, verbose=False, batch_size=8
+    )
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    plan = Plan(folder, trainer=NO_VALIDATION, extra=Centroids(folder))
+    plan = Plan(folder, trainer=NO_VALIDATION, extra=(Centroids(folder), evaluation(folder)))
     assert run_on_two(plan) == [0, 0]
     return folder
 
@@ -108,12 +115,45 @@ def test_two_processes_select_and_train_as_one_with_twice_the_batch(tmp_path: Pa
         torch.testing.assert_close(weights[name], tensor, rtol=1e-3, atol=1e-5)
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(two: Path, tmp_path: Path) -> None:
-    plan = Plan(tmp_path, "every 3 steps", ("backward", 3, 4), trainer=NO_VALIDATION)
+def test_a_run_killed_after_the_last_step_of_a_stage_goes_on_as_if_it_had_not(
+    two: Path, tmp_path: Path
+) -> None:
+    # Epochs of 2, 2 and 4 batches: the checkpoint of step 8 is resumed, the end of stage 2.
+    extra = (evaluation(tmp_path),)
+    plan = Plan(tmp_path, "every 4 steps", ("backward", 3, 2), trainer=NO_VALIDATION, extra=extra)
     assert run_on_two(plan) == [-signal.SIGKILL] * 2
     assert run_on_two(replace(plan, kill=None)) == [0, 0]
-    weights, classes = outcome(tmp_path)
-    expected_weights, expected_classes = outcome(two)
+    assert_same(tmp_path, two)
+    for name in ("records.json", "novel_3way_1shot.csv"):
+        assert (tmp_path / name).read_text() == (two / name).read_text()
+    assert len((two / "novel_3way_1shot.csv").read_text().splitlines()) == 1 + 3 * 2
+
+
+def still_at_first(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LambdaLR:
+    """A schedule whose first epoch leaves the weights as they are."""
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: float(epoch > 0))
+
+
+def test_one_process_goes_on_as_two_from_the_start_of_an_epoch(tmp_path: Path) -> None:
+    """The first epoch changes no weight, so from the second on both are runs of two processes."""
+    model = {"momentum": 0.0, "weight_decay": 0.0, "lr_scheduler": still_at_first}
+    always = Plan(tmp_path / "two", backbone=Smooth, model=model)
+    later = replace(always, folder=tmp_path / "later", kill=("backward", 1, 0))
+    for plan in (always, later):
+        plan.folder.mkdir()
+    assert run_on_two(always) == [0, 0]
+    assert finished(in_process(run, later)) == -signal.SIGKILL
+    assert run_on_two(replace(later, kill=None)) == [0, 0]
+    assert_same(later.folder, always.folder)
+    torch.manual_seed(5)
+    untrained = Smooth().state_dict()
+    weights, _ = outcome(later.folder)
+    assert not torch.equal(weights["backbone.net.0.weight"], untrained["net.0.weight"])
+
+
+def assert_same(folder: Path, reference: Path) -> None:
+    weights, classes = outcome(folder)
+    expected_weights, expected_classes = outcome(reference)
     assert classes == expected_classes
     for name, tensor in expected_weights.items():
         assert torch.equal(weights[name], tensor), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -101,10 +102,18 @@ def test_the_order_changes_with_epoch_and_seed_and_with_nothing_else() -> None:
     assert sorted(label for batch in labels_of(first) for label in batch) == list(range(20))
 
 
+def jittered(images: torch.Tensor) -> torch.Tensor:
+    scale = np.random.rand() + random.random()  # noqa: NPY002
+    return images + scale * torch.rand_like(images)
+
+
 def test_iterating_leaves_the_global_random_numbers_alone() -> None:
-    before = torch.random.get_rng_state()
-    list(EpochLoader(numbered(8), 4, augment=lambda x: x + torch.rand_like(x)))
-    assert torch.equal(torch.random.get_rng_state(), before)
+    def states() -> str:
+        return repr((torch.random.get_rng_state(), np.random.get_state(), random.getstate()))  # noqa: NPY002
+
+    before = states()
+    list(EpochLoader(numbered(8), 4, augment=jittered))
+    assert states() == before
 
 
 @pytest.mark.parametrize(
@@ -119,8 +128,8 @@ def test_goes_on_in_mid_epoch_with_any_number_of_workers(
     images: int, options: dict[str, Any]
 ) -> None:
     def make() -> EpochLoader:
-        jitter = lambda x: x + torch.rand_like(x)  # noqa: E731
-        return EpochLoader(numbered(images), 4, lambda: epoch[0], seed=1, augment=jitter, **options)
+        by_epoch = lambda: epoch[0]  # noqa: E731
+        return EpochLoader(numbered(images), 4, by_epoch, seed=1, augment=jittered, **options)
 
     epoch = [2]
     whole = list(make())

@@ -1,7 +1,8 @@
-"""Loop states made to mean what they should, and checkpoints written whole."""
+"""What is left to do of a step or an epoch, and checkpoints written whole."""
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +12,37 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 import lightning_modules.resume as resume
-from lightning_modules.resume import AtomicCheckpointIO, settled
+from lightning_modules.resume import AtomicCheckpointIO, Unfinished
 from tests.lightning_modules.runs import tiny_data, tiny_model, tiny_trainer
 
 
-def loops_saved_in(hook: str, folder: Path) -> dict[str, Any]:
-    """The loop state that a real run of 4 batches an epoch saves in a hook of epoch 1."""
+def saved_in(hook: str, folder: Path) -> dict[str, Any]:
+    """The checkpoint that a real run of 4 batches an epoch saves in a hook of epoch 1."""
     found: dict[str, Any] = {}
 
     class Save(pl.Callback):
         def _save(self, here: str, trainer: pl.Trainer, *_: Any) -> None:
             if here == hook and trainer.current_epoch == 1:
                 trainer.save_checkpoint(folder / "x.ckpt")
-                found.update(torch.load(folder / "x.ckpt", weights_only=True)["loops"])
+                found.update(torch.load(folder / "x.ckpt", weights_only=True))
+
+        def on_save_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: Any) -> None:
+            Unfinished.save(trainer, checkpoint)
 
         def on_train_epoch_start(self, *args: Any) -> None:
             self._save("epoch start", *args)
 
+        def on_train_batch_start(self, *args: Any) -> None:
+            self._save(f"start of batch {args[-1]}", *args)
+
         def on_train_batch_end(self, *args: Any) -> None:
             self._save(f"batch {args[-1]}", *args)
 
+        def on_validation_start(self, *args: Any) -> None:
+            self._save("validation start", *args)
+
         def on_validation_end(self, *args: Any) -> None:
-            self._save("validation", *args)
+            self._save("validation end", *args)
 
         def on_train_epoch_end(self, *args: Any) -> None:
             self._save("epoch end", *args)
@@ -43,28 +53,32 @@ def loops_saved_in(hook: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("hook", ["batch 3", "epoch end"])
-def test_an_epoch_that_is_over_counts_as_over(hook: str, tmp_path: Path) -> None:
-    loops = loops_saved_in(hook, tmp_path)
-    state = settled(loops)["fit_loop"]
-    assert state["epoch_progress"]["current"] == {
-        "ready": 2, "started": 2, "processed": 2, "completed": 2,
-    }  # fmt: skip
-    progress = state["epoch_loop.batch_progress"]
-    assert set(progress["current"].values()) == {0}
-    assert set(progress["total"].values()) == {8}
-    assert progress["is_last_batch"] is False
-    assert loops["fit_loop"] != state  # the argument is not changed
-
-
-@pytest.mark.parametrize("hook", ["epoch start", "batch 0", "batch 2", "validation"])
-def test_other_states_stay_as_they_are(hook: str, tmp_path: Path) -> None:
-    loops = loops_saved_in(hook, tmp_path)
-    assert settled(loops) == loops
-
-
-def test_a_state_without_a_fit_loop_stays_as_it_is() -> None:
-    assert settled({}) == {}
+@pytest.mark.parametrize(
+    ("hook", "rest", "batches"),
+    [
+        ("epoch start", None, None),
+        ("start of batch 0", None, None),
+        ("start of batch 2", None, None),
+        ("batch 0", "step", 1),
+        ("batch 3", "step", 4),
+        ("validation start", "validation", 4),
+        ("validation end", "after validation", 4),
+        ("epoch end", "epoch", 4),
+    ],
+)
+def test_what_is_left_to_do_is_seen_in_a_checkpoint(
+    hook: str, rest: str | None, batches: int | None, tmp_path: Path
+) -> None:
+    checkpoint = saved_in(hook, tmp_path)
+    before = copy.deepcopy(checkpoint["loops"])
+    assert Unfinished(checkpoint, 0).rest == rest
+    if rest is None:
+        assert checkpoint["loops"] == before
+    else:  # in the epoch, after batches that are all complete
+        state = checkpoint["loops"]["fit_loop"]
+        counts = {"ready": 2, "started": 2, "processed": 1, "completed": 1}
+        assert state["epoch_progress"]["current"] == counts
+        assert set(state["epoch_loop.batch_progress"]["current"].values()) == {batches}
 
 
 def test_a_write_that_fails_half_way_leaves_the_old_checkpoint(
@@ -89,7 +103,7 @@ def test_a_write_that_fails_half_way_leaves_the_old_checkpoint(
 
 
 def test_lightning_would_resume_the_last_step_of_an_epoch_wrongly(tmp_path: Path) -> None:
-    """Why `settled` is there: a plain run whose second epoch has more batches loses some."""
+    """Why `Unfinished` is there: a plain run whose second epoch has more batches loses some."""
     seen: list[tuple[int, int]] = []
 
     class See(pl.Callback):

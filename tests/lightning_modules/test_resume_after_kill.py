@@ -52,8 +52,8 @@ def train(plan: Plan) -> int:
     return finished(in_process(run_plan, plan))
 
 
-def outcome(folder: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
-    classes = json.loads((folder / "classes.json").read_text())
+def outcome(folder: Path) -> tuple[dict[str, torch.Tensor], list[Any]]:
+    classes = [json.loads((folder / f"{it}.json").read_text()) for it in ("classes", "records")]
     return torch.load(folder / "weights.pt", weights_only=True), classes
 
 
@@ -95,10 +95,11 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     assert_same_run(tmp_path, uninterrupted)
 
 
-def test_so_does_one_with_workers_that_persist(uninterrupted: Path, tmp_path: Path) -> None:
-    workers = {"num_workers": 1, "persistent_workers": True}
-    plan = Plan(tmp_path, "every 3 steps", ("backward", 2, 4), data=workers)
+def test_so_does_one_with_other_numbers_of_workers(uninterrupted: Path, tmp_path: Path) -> None:
+    plan = Plan(tmp_path, "every 3 steps", ("backward", 2, 4))
+    workers = {"num_workers": 2, "persistent_workers": True}
     assert train(plan) == -signal.SIGKILL
+    assert train(replace(plan, kill=("backward", 3, 6), data=workers)) == -signal.SIGKILL
     assert train(replace(plan, kill=None)) == 0
     assert_same_run(tmp_path, uninterrupted)
 
