@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from fsl_basesel.report.record import (
     load_problem,
     problem_file,
 )
-from fsl_basesel.selection import FORMAT, Selection
+from fsl_basesel.selection import Selection
 from fsl_basesel.similarity import ClassCentroids
 
 PROTOCOL = ("ways", "shots", "episodes")
@@ -150,31 +149,14 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 
 def _selection_files(path: Path) -> list[tuple[int, Path]]:
-    """The selections of the stages; else the one selection there is, under whatever name."""
+    """The selections of the stages, else the only one."""
     files = path.glob("selection-stage-*.json")
     found = ((re.fullmatch(r"selection-stage-(\d+)\.json", file.name), file) for file in files)
     numbered = [(int(match[1]), file) for match, file in found if match]
     if numbered:
         return sorted(numbered)
     usual = path / "selection.json"
-    if usual.is_file():
-        return [(1, usual)]
-    others = [file for file in sorted(path.glob("*.json")) if _is_selection(file)]
-    if len(others) > 1:
-        raise InputError(
-            f"Expected one selection in {str(path)!r} but found {len(others)} "
-            f"({others[0].name}, {others[1].name}, ...); name the one to report selection.json, or "
-            "the stages of one run selection-stage-1.json and so on."
-        )
-    return [(1, file) for file in others]
-
-
-def _is_selection(file: Path) -> bool:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and content.get("format") == FORMAT
+    return [(1, usual)] if usual.is_file() else []
 
 
 def _stage(path: Path, number: int, file: Path) -> Stage:

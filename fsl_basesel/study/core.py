@@ -15,7 +15,7 @@ from fsl_basesel.checks import ArrayLike
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_npz, save_npz
 from fsl_basesel.study import inputs
-from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, top_means
+from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, mean, top_means
 from fsl_basesel.study.profile import Interval, ProfileRow, default_ks, profile_rows
 
 if TYPE_CHECKING:
@@ -130,10 +130,7 @@ class Study:
         rows = []
         for column, name in enumerate(self.novel_names):
             seen = np.isfinite(self.accuracy[:, column])
-            level, one, two = (
-                float(values[seen, column].mean()) if seen.any() else float("nan")
-                for values in (self.accuracy, x1, x2)
-            )
+            level, one, two = (mean(values[seen, column]) for values in (self.accuracy, x1, x2))
             beta1, beta2 = (float(beta[column]) for beta in betas)
             near1, near2 = (float(width[column]) for width in widths)
             rows.append(

@@ -5,8 +5,9 @@ Arrays are `[S, |N|]`: a row for each base set, a column for each novel class.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,15 +54,11 @@ def top_means(
     return x1, x2
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """What is regressed for one K, centred class by class; 0 where nothing was measured.
 
-    Attributes:
-        x1: Mean of the K largest similarities, `[S, |N|]`.
-        x2: Mean of all similarities.
-        y: Accuracy.
-        seen: 1.0 where the accuracy was measured, else 0.0.
+    `x1` is the mean of the K largest similarities, `x2` of all, `y` the accuracy; `seen` is 1.0
+    where it was measured.
     """
 
     x1: np.ndarray
@@ -73,12 +70,13 @@ class Sample:
     def of(cls, x1: np.ndarray, x2: np.ndarray, accuracy: np.ndarray) -> Sample:
         """Centre over the sets in which a class was measured (NaN: it was not)."""
         seen = np.isfinite(accuracy)
-        return cls(
-            _centred(x1, seen),
-            _centred(x2, seen),
-            _centred(accuracy, seen),
-            seen.astype(np.float64),
-        )
+        one, two, y = (_centred(values, seen) for values in (x1, x2, accuracy))
+        return cls(one, two, y, seen.astype(np.float64))
+
+    def products(self) -> np.ndarray:
+        """Squares and products in the order of `Moments.sums`, `[6, S, |N|]`."""
+        x1, x2, y = self.x1, self.x2, self.y
+        return np.stack([x1 * x1, x1 * x2, x2 * x2, x1 * y, x2 * y, y * y])
 
 
 def _centred(values: np.ndarray, seen: np.ndarray) -> np.ndarray:
@@ -89,8 +87,7 @@ def _centred(values: np.ndarray, seen: np.ndarray) -> np.ndarray:
     return np.where(spread > CONSTANT * size, centred, 0.0)
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """Slopes and R^2 of one regression or of many at once.
 
     NaN where x1 and x2 are constant or the same up to rounding, or where sets are too few; R^2
@@ -104,69 +101,55 @@ class Fit:
 
 @dataclass(frozen=True)
 class Moments:
-    """Centred sums of squares and products; any shape, with the classes last."""
+    """Number of sets and centred sums s11, s12, s22, s1y, s2y, syy (first); the classes last."""
 
     count: np.ndarray
-    s11: np.ndarray
-    s12: np.ndarray
-    s22: np.ndarray
-    s1y: np.ndarray
-    s2y: np.ndarray
-    syy: np.ndarray
+    sums: np.ndarray
 
     @classmethod
     def of(cls, sample: Sample) -> Moments:
         """The moments of every class, `[|N|]`."""
-        return cls(
-            sample.seen.sum(axis=0), *(products.sum(axis=0) for products in _products(sample))
-        )
+        return cls(sample.seen.sum(axis=0), sample.products().sum(axis=1))
 
     @classmethod
     def resampled(cls, sample: Sample, weights: np.ndarray) -> Moments:
         """The moments when set s counts `weights[r, s]` times in resample r, `[R, |N|]`."""
         count = weights @ sample.seen
         m1, m2, my = (weights @ values for values in (sample.x1, sample.x2, sample.y))
-        some = np.maximum(count, 1.0)
-        pairs = ((m1, m1), (m1, m2), (m2, m2), (m1, my), (m2, my), (my, my))
-        return cls(
-            count,
-            *(
-                weights @ product - one * two / some
-                for product, (one, two) in zip(_products(sample), pairs, strict=True)
-            ),
-        )
+        means = np.stack([m1 * m1, m1 * m2, m2 * m2, m1 * my, m2 * my, my * my])
+        sums = np.stack([weights @ product for product in sample.products()])
+        return cls(count, sums - means / np.maximum(count, 1.0))
 
     def pooled(self) -> Moments:
         """The moments of one regression for all classes, each with an intercept of its own."""
-        return Moments(*(getattr(self, name).sum(axis=-1) for name in self.__dataclass_fields__))
+        return Moments(self.count.sum(axis=-1), self.sums.sum(axis=-1))
+
+    @property
+    def det(self) -> np.ndarray:
+        """Determinant of the normal equations."""
+        return self.sums[0] * self.sums[2] - self.sums[1] ** 2
 
     def fit(self) -> Fit:
         """Slopes by the normal equations of two centred regressors."""
-        det = self.s11 * self.s22 - self.s12**2
+        s11, s12, s22, s1y, s2y, syy = self.sums
         with np.errstate(divide="ignore", invalid="ignore"):
-            able = (self.count >= NEEDED_SETS) & (det > COLLINEAR * self.s11 * self.s22)
-            beta1 = np.where(able, (self.s22 * self.s1y - self.s12 * self.s2y) / det, np.nan)
-            beta2 = np.where(able, (self.s11 * self.s2y - self.s12 * self.s1y) / det, np.nan)
-            explained = beta1 * self.s1y + beta2 * self.s2y
-            r2 = np.where(self.syy > 0, explained / self.syy, np.nan)
+            able = (self.count >= NEEDED_SETS) & (self.det > COLLINEAR * s11 * s22)
+            beta1 = np.where(able, (s22 * s1y - s12 * s2y) / self.det, np.nan)
+            beta2 = np.where(able, (s11 * s2y - s12 * s1y) / self.det, np.nan)
+            r2 = np.where(syy > 0, (beta1 * s1y + beta2 * s2y) / syy, np.nan)
         return Fit(beta1, beta2, r2)
 
-    def half_widths(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Half the widths of the intervals of both slopes, by Student's t."""
+    def half_widths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Half the widths of the 95 % intervals of both slopes, by Student's t."""
         from scipy import stats
 
-        fit = self.fit()
-        left = self.count - 3  # three coefficients
+        s11, _, s22, s1y, s2y, syy = self.sums
+        fit, left = self.fit(), self.count - 3  # three coefficients
         with np.errstate(divide="ignore", invalid="ignore"):
-            residual = np.maximum(self.syy - fit.beta1 * self.s1y - fit.beta2 * self.s2y, 0.0)
-            variance = residual / left / (self.s11 * self.s22 - self.s12**2)
-            quantile = stats.t.ppf(0.5 + confidence / 2, left)
-            return quantile * np.sqrt(variance * self.s22), quantile * np.sqrt(variance * self.s11)
-
-
-def _products(sample: Sample) -> Iterator[np.ndarray]:
-    x1, x2, y = sample.x1, sample.x2, sample.y
-    yield from (x1 * x1, x1 * x2, x2 * x2, x1 * y, x2 * y, y * y)
+            residual = np.maximum(syy - fit.beta1 * s1y - fit.beta2 * s2y, 0.0)
+            variance = residual / left / self.det
+            quantile = stats.t.ppf(0.975, left)
+            return quantile * np.sqrt(variance * s22), quantile * np.sqrt(variance * s11)
 
 
 def left_out_by_class(sample: Sample) -> np.ndarray:
@@ -176,18 +159,14 @@ def left_out_by_class(sample: Sample) -> np.ndarray:
     It is below 0 where the mean of the other sets predicts better.
     """
     moments = Moments.of(sample)
-    fit = moments.fit()
-    count = np.maximum(moments.count, 2.0)
-    det = moments.s11 * moments.s22 - moments.s12**2
+    fit, (s11, s12, s22, *_, syy) = moments.fit(), moments.sums
+    count, x1, x2 = np.maximum(moments.count, 2.0), sample.x1, sample.x2
     with np.errstate(divide="ignore", invalid="ignore"):
-        leverage = 1 / count + (
-            moments.s22 * sample.x1**2
-            - 2 * moments.s12 * sample.x1 * sample.x2
-            + moments.s11 * sample.x2**2
-        ) / np.where(np.isfinite(fit.beta1), det, np.nan)
-        residual = sample.y - fit.beta1 * sample.x1 - fit.beta2 * sample.x2
+        spanned = s22 * x1**2 - 2 * s12 * x1 * x2 + s11 * x2**2
+        leverage = 1 / count + spanned / np.where(np.isfinite(fit.beta1), moments.det, np.nan)
+        residual = sample.y - fit.beta1 * x1 - fit.beta2 * x2
         error = ((sample.seen * residual / (1 - leverage)) ** 2).sum(axis=0)
-        spread = moments.syy * (count / (count - 1)) ** 2
+        spread = syy * (count / (count - 1)) ** 2
         return np.where(spread > 0, 1 - error / spread, np.nan)
 
 
@@ -200,12 +179,8 @@ def left_out_pooled(sample: Sample) -> float:
     count = sample.seen.sum(axis=0)
     grown = np.where(count > 1, count / np.maximum(count - 1, 1.0), 0.0)
     total = Moments.of(sample).pooled()
-    left = [(grown * product).sum(axis=1) for product in _products(sample)]
-    sums = (total.s11, total.s12, total.s22, total.s1y, total.s2y, total.syy)
-    fit = Moments(
-        total.count - sample.seen.sum(axis=1),
-        *(whole - part for whole, part in zip(sums, left, strict=True)),
-    ).fit()
+    left = (grown * sample.products()).sum(axis=2)
+    fit = Moments(total.count - sample.seen.sum(axis=1), total.sums[:, None] - left).fit()
     predicted = fit.beta1[:, None] * sample.x1 + fit.beta2[:, None] * sample.x2
     error = ((grown * (sample.y - predicted)) ** 2).sum()
     spread = ((grown * sample.y) ** 2).sum()

@@ -60,7 +60,7 @@ def snapshots(suggestion: Suggestion) -> list[int]:
 
 def ratio_figure(suggestion: Suggestion) -> Figure:
     """Figure 1: beta2 / beta1 against K."""
-    figure, panel = _single()
+    figure, (panel,) = new_figure(241, 180)
     rows = suggestion.profile
     _line(panel, rows, [row.ratio for row in rows], BLUE, "o-", "means of single classes")
     _band(panel, rows, [row.ratio_interval for row in rows], BLUE)
@@ -77,7 +77,7 @@ def ratio_figure(suggestion: Suggestion) -> Figure:
 
 def r2_figure(suggestion: Suggestion) -> Figure:
     """Figure 3: R^2 against K, beside chance and what testing lets one see."""
-    figure, panel = _single()
+    figure, (panel,) = new_figure(241, 180)
     rows = suggestion.profile
     _line(panel, rows, [row.r2 for row in rows], BLUE, "o-", "mean of single classes")
     _line(panel, rows, [row.r2_left_out for row in rows], BLUE, "o:", "the same, left-out sets")
@@ -108,7 +108,9 @@ def slopes_figure(study: Study, ks: Sequence[int]) -> Figure:
             panel.set_title(f"$K = {k}$:  {panel.get_title()}")
     for panel in panels[-1]:
         panel.set_xlabel("novel classes in rising order")
-    _legend(figure, panels[0, 0])
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
     return figure
 
 
@@ -140,17 +142,6 @@ def _slopes(panel: Axes, rows: Sequence[ClassRegression], which: int) -> None:
             "%", " %"
         )
     )
-
-
-def _legend(figure: Figure, panel: Axes) -> None:
-    handles, labels = panel.get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(handles))
-
-
-def _single() -> tuple[Figure, Axes]:
-    figure, (panel,) = new_figure(241, 180)
-    return figure, panel
 
 
 def _line(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -79,14 +80,7 @@ class ProfileRow:
 def profile_rows(
     samples: Mapping[int, Sample], *, resamples: int, permutations: int, seed: int
 ) -> tuple[ProfileRow, ...]:
-    """One row for every K.
-
-    Args:
-        samples: What is regressed, by K.
-        resamples: Bootstrap resamples of the base sets.
-        permutations: Permutations of the base sets for the R^2 of chance.
-        seed: Seed of both.
-    """
+    """One row for every K; arguments as for `Study.profile`."""
     rng = np.random.default_rng(seed)
     sets = len(next(iter(samples.values())).y)
     weights = rng.multinomial(sets, np.full(sets, 1 / sets), size=resamples).astype(np.float64)
@@ -99,8 +93,7 @@ def profile_rows(
     )
 
 
-@dataclass(frozen=True)
-class _Draws:
+class _Draws(NamedTuple):
     """Mean and pooled slopes of every resample, `[R]`."""
 
     beta1: np.ndarray

@@ -159,23 +159,24 @@ const valuesAt = ({ depth, value }, place) => {
  */
 const excess = ({ similarity, rows, weights }, u, kth) => {
   let sum = 0;
+  const column = u * rows;
   for (let start = 0; start < rows; start += ROWS) {
     const stop = Math.min(start + ROWS, rows);
     const whole = stop - ((stop - start) % LANES);
-    lanes.fill(0);
-    for (let first = start; first < whole; first += LANES) {
-      for (let lane = 0; lane < LANES; lane++) {
-        const n = first + lane;
-        const above = similarity[u * rows + n] - kth[n];
-        if (above > 0) lanes[lane] += weights[n] * above;
+    for (let lane = 0; lane < LANES; lane++) {
+      let part = 0;
+      for (let n = start + lane; n < whole; n += LANES) {
+        const above = similarity[column + n] - kth[n];
+        if (above > 0) part += weights[n] * above;
       }
+      lanes[lane] = part;
     }
     for (let half = LANES / 2; half >= 1; half /= 2) {
       for (let lane = 0; lane < half; lane++) lanes[lane] += lanes[lane + half];
     }
     let total = lanes[0];
     for (let n = whole; n < stop; n++) {
-      const above = similarity[u * rows + n] - kth[n];
+      const above = similarity[column + n] - kth[n];
       if (above > 0) total += weights[n] * above;
     }
     sum += total;
@@ -231,20 +232,46 @@ const valueOf = (problem, members, modular) => {
 
 /**
  * A heap of candidates: the largest bound first, the lowest number where bounds are equal.
- * @param {number[]} heap changes
+ * @param {Int32Array} heap changes
+ * @param {number} size
  * @param {Float64Array} bound
  * @param {number} at where to begin
  */
-const siftDown = (heap, bound, at) => {
+const siftDown = (heap, size, bound, at) => {
   const u = heap[at];
-  const before = (a, b) => bound[a] > bound[b] || (bound[a] === bound[b] && a < b);
-  for (let child = 2 * at + 1; child < heap.length; child = 2 * at + 1) {
-    if (child + 1 < heap.length && before(heap[child + 1], heap[child])) child++;
-    if (!before(heap[child], u)) break;
-    heap[at] = heap[child];
+  const mine = bound[u];
+  for (let child = 2 * at + 1; child < size; child = 2 * at + 1) {
+    let next = heap[child];
+    const other = child + 1 < size ? heap[child + 1] : next;
+    if (bound[other] > bound[next] || (bound[other] === bound[next] && other < next)) {
+      next = other;
+      child++;
+    }
+    if (!(bound[next] > mine || (bound[next] === mine && next < u))) break;
+    heap[at] = next;
     at = child;
   }
   heap[at] = u;
+};
+
+/**
+ * What depends on the problem alone: what each candidate adds to those that were there before, and
+ * the largest similarity.
+ * @type {WeakMap<Problem, { alone: Float64Array, peak: number }>}
+ */
+const known = new WeakMap();
+
+/** @param {Problem} problem */
+const knownOf = (problem) => {
+  let found = known.get(problem);
+  if (!found) {
+    const kth = valuesAt(stateOf(problem, problem.selected, depthOf(problem)), depthOf(problem) - 1);
+    const alone = new Float64Array(problem.candidates);
+    for (let u = 0; u < problem.candidates; u++) alone[u] = excess(problem, u, kth);
+    found = { alone, peak: problem.similarity.reduce((a, b) => Math.max(a, b), problem.floor) };
+    known.set(problem, found);
+  }
+  return found;
 };
 
 /** What may still be added to a choice; it keeps to the limits whatever is added in turn. */
@@ -315,10 +342,11 @@ class Remaining {
  * @param {number[]} candidates
  * @param {number} count
  * @param {Float64Array} modular
- * @param {{ room?: Remaining, price?: Float64Array, least?: number }} [options] what limits allow, what
- *   gains are divided by, what they have to exceed
+ * @param {{ room?: Remaining, price?: Float64Array, least?: number, alone?: Float64Array }} [options]
+ *   what limits allow, what gains are divided by, what they have to exceed, what each class adds to
+ *   the state if that is known
  */
-const pick = (problem, state, candidates, count, modular, { room, price, least } = {}) => {
+const pick = (problem, state, candidates, count, modular, { room, price, least, alone } = {}) => {
   const threshold = least ?? (modular.some((one) => one !== 0) ? -Infinity : 0);
   const scale = problem.rows * problem.k;
   const bound = new Float64Array(problem.candidates);
@@ -326,25 +354,26 @@ const pick = (problem, state, candidates, count, modular, { room, price, least }
   /** @type {number[]} */
   const picks = [];
   let kth = valuesAt(state, state.depth - 1);
-  const worth = (/** @type {number} */ u) => {
-    const gain = excess(problem, u, kth) / scale - modular[u];
+  const worth = (/** @type {number} */ u, /** @type {number} */ adds) => {
+    const gain = adds / scale - modular[u];
     return price ? gain / price[u] : gain;
   };
-  for (const u of candidates) bound[u] = worth(u);
-  const heap = [...candidates];
-  for (let at = heap.length >> 1; at-- > 0; ) siftDown(heap, bound, at);
-  while (picks.length < count && heap.length) {
+  for (const u of candidates) bound[u] = worth(u, alone ? alone[u] : excess(problem, u, kth));
+  const heap = Int32Array.from(candidates);
+  let size = heap.length;
+  for (let at = size >> 1; at-- > 0; ) siftDown(heap, size, bound, at);
+  while (picks.length < count && size) {
     while (exactAt[heap[0]] < picks.length) {
-      bound[heap[0]] = worth(heap[0]);
+      bound[heap[0]] = worth(heap[0], excess(problem, heap[0], kth));
       exactAt[heap[0]] = picks.length;
-      siftDown(heap, bound, 0);
+      siftDown(heap, size, bound, 0);
     }
     const best = heap[0];
     if (bound[best] <= threshold) break;
-    const last = /** @type {number} */ (heap.pop());
-    if (heap.length) {
-      heap[0] = last;
-      siftDown(heap, bound, 0);
+    size--;
+    if (size) {
+      heap[0] = heap[size];
+      siftDown(heap, size, bound, 0);
     }
     if (room && !room.fits(best)) continue;
     if (room) room.add(best);
@@ -389,7 +418,8 @@ const nextValues = ({ similarity, rows, floor }, members, k, kth) => {
 const extend = (problem, members, candidates, count, modular, room) => {
   let k = depthOf(problem);
   const state = stateOf(problem, members, k);
-  let picks = pick(problem, state, candidates, count, modular, { room });
+  const alone = members.length === problem.selected.length ? knownOf(problem).alone : undefined;
+  let picks = pick(problem, state, candidates, count, modular, { room, alone });
   let kth = valuesAt(state, k - 1);
   const left = () => {
     const taken = new Set(picks);
@@ -447,7 +477,8 @@ const fill = (problem, limits, chosen, available, modular, perCost = false) => {
     price = room.cost.map((one) => (one > 0 ? one : 1e-3 * least));
   }
   const state = stateOf(problem, members, depthOf(problem));
-  let picks = pick(problem, state, candidates, count, modular, { room, price, least: 0 });
+  const alone = chosen.length ? undefined : knownOf(problem).alone;
+  let picks = pick(problem, state, candidates, count, modular, { room, price, least: 0, alone });
   for (let needs = room.needs(); needs.some(Boolean); needs = room.needs()) {
     const left = candidates.filter((u) => needs[room.groupOf(u)] > 0 && !picks.includes(u));
     const more = pick(problem, state, left, 1, modular, { room, price, least: -Infinity });
@@ -507,13 +538,35 @@ const exchange = (problem, limits, members, first, available, modular) => {
   const inside = new Set(members);
   const outside = available.filter((u) => !inside.has(u));
   const kth = valuesAt(state, k - 1);
-  const gains = outside.map((u) => excess(problem, u, kth) / scale);
-  const top = valueOf(problem, members, new Float64Array(problem.candidates));
-  const tolerance = TOLERANCE * gains.reduce((a, b) => Math.max(a, b), Math.max(1e-300, Math.abs(top)));
+  const top = Math.max(1e-300, Math.abs(valueOf(problem, members, new Float64Array(problem.candidates))));
+  // Rounding, relative to the largest gain. That is computed only if it decides; it is at most this:
+  const most = Math.max(top, 1.000001 * (knownOf(problem).peak - problem.floor));
+  const starters = [...outside];
+  let largest = 0;
+  /** Whether a change is more than rounding could make of it, given the modular terms in it. */
+  const counts = (/** @type {number} */ change, /** @type {number} */ terms) => {
+    if (change > TOLERANCE * most + TOLERANCE * terms) return true;
+    if (change <= TOLERANCE * top + TOLERANCE * terms) return false;
+    largest ||= starters.reduce((a, u) => Math.max(a, excess(problem, u, kth) / scale), top);
+    return change > TOLERANCE * largest + TOLERANCE * terms;
+  };
   const where = new Int32Array(problem.candidates).fill(-1); // position among `members`
   for (const [position, u] of members.entries()) where[u] = position;
   const width = members.length + 1;
   const parts = new Float64Array(Math.ceil(rows / ROWS) * width);
+  const own = Float64Array.from(members, (u) => modular[u]);
+  /** What each novel class has beyond its nearest k: less than this adds nothing. */
+  const beyond = valuesAt(state, k);
+  /** At most what `u` adds and saves together. */
+  const promise = (/** @type {number} */ u) => {
+    let total = 0;
+    const start = u * rows;
+    for (let n = 0; n < rows; n++) {
+      const above = similarity[start + n] - beyond[n];
+      if (above > 0) total += weights[n] * above;
+    }
+    return total;
+  };
   /** What `u` saves of each member's loss; the last entry is what it adds. */
   const prices = (/** @type {number} */ u) => {
     parts.fill(0);
@@ -542,27 +595,40 @@ const exchange = (problem, limits, members, first, available, modular) => {
     return room.spent - room.cost[v] + room.cost[u] <= limits.budget * (1 + TOLERANCE / 2);
   };
   let lost = lossesOf(problem, state, where, parts, width);
+  /** What an exchange has to promise: the smallest loss, less what leaving saves. */
+  const cheapest = () => {
+    let least = Infinity;
+    for (let j = first; j < members.length; j++) least = Math.min(least, lost[j] - scale * own[j]);
+    return least;
+  };
+  let needed = cheapest();
   let swaps = 0;
   for (let idle = 0, visits = 0; idle < outside.length && visits < PASSES * outside.length; visits++) {
     const at = visits % outside.length;
     const u = outside[at];
+    idle++;
+    const promised = promise(u);
+    const fee = scale * modular[u];
+    if (promised - fee + 1e-9 * (promised + Math.abs(fee) + Math.abs(needed)) < needed) continue;
     const price = prices(u);
+    const adds = price[width - 1];
     let best = 0;
     let out = -1;
     for (let j = first; j < members.length; j++) {
-      const v = members[j];
-      const change = (price[width - 1] + price[j] - lost[j]) / scale - modular[u] + modular[v];
-      const rounding = tolerance + TOLERANCE * (Math.abs(modular[u]) + Math.abs(modular[v]));
-      if (change > best && change > rounding && (!limited || allowed(u, v))) [best, out] = [change, j];
+      const change = (adds + price[j] - lost[j]) / scale - modular[u] + own[j];
+      if (change <= best || !counts(change, Math.abs(modular[u]) + Math.abs(own[j]))) continue;
+      if (!limited || allowed(u, members[j])) [best, out] = [change, j];
     }
-    idle++;
     if (out < 0) continue;
     const v = members[out];
     [members[out], outside[at]] = [u, v];
     [where[v], where[u]] = [-1, out];
+    own[out] = modular[u];
     insert(problem, state, u);
     remove(problem, state, v, members);
     lost = lossesOf(problem, state, where, parts, width);
+    needed = cheapest();
+    for (let n = 0; n < rows; n++) beyond[n] = value[n * depth + k];
     if (limited) room = new Remaining(problem, limits, [], members.slice(first));
     swaps++;
     idle = 0;

@@ -468,7 +468,7 @@
   $("copy-csv").addEventListener("click", (event) => copy(csv(), event.currentTarget));
   $("print").addEventListener("click", () => print());
 
-  /** What `fsl-basesel select --limits` takes; see `fsl_basesel/report/page/__init__.py`. */
+  /** What `fsl-basesel select --limits` takes; see `docs/budgets.md`. */
   const limitsFile = () => {
     const byName = (values) => Object.fromEntries(data.names.map((name, u) => [name, values[u]]).filter(([, value]) => value !== null));
     const named = (values) => [...values].sort((a, b) => a - b).map((u) => data.names[u]);

@@ -83,13 +83,10 @@ def test_a_selection_alone_says_what_the_rest_would_take(tmp_path):
     assert "not certified" in balance.text
 
 
-def test_a_selection_under_another_name_is_found(tmp_path):
+def test_a_selection_under_another_name_is_refused_with_the_name_to_give_it(tmp_path):
     selected(tmp_path, centroids=False)
     (tmp_path / "selection.json").rename(tmp_path / "chosen.json")
-    (tmp_path / "other.json").write_text("{}")
-    assert len(read_run(tmp_path).stages) == 1
-    shutil.copy(tmp_path / "chosen.json", tmp_path / "again.json")
-    with pytest.raises(InputError, match=r"again\.json, chosen\.json"):
+    with pytest.raises(InputError, match=r"found no selection-stage-1\.json, selection\.json"):
         read_run(tmp_path)
 
 
