@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fsl_basesel.compiled import kernel
+from fsl_basesel.compiled import inlined, kernel
 from fsl_basesel.multilinear.vectors import LANES, load, store
 from fsl_basesel.problem import SelectionProblem
 
@@ -45,15 +45,14 @@ class Prefixes(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory to compute slopes in.
+    """Memory to compute slopes in; 8 bytes an entry of the lists.
 
     Attributes:
         states: one vector for each state.
         x: probabilities along the lists of a tile of rows.
         q: values along them.
         todo: entries to compute.
-        slopes: `[2, rows]` slopes of the two candidates of an exchange.
-        met: `[2]` the candidate whose change each of them has to hear of; all is new if negative.
+        slopes: of every entry, as far as they were computed.
     """
 
     states: np.ndarray
@@ -61,7 +60,6 @@ class Scratch(NamedTuple):
     q: np.ndarray
     todo: np.ndarray
     slopes: np.ndarray
-    met: np.ndarray
 
     @classmethod
     def of(cls, lists: Prefixes, k: int) -> Scratch:
@@ -72,9 +70,8 @@ class Scratch(NamedTuple):
             np.empty(k * LANES),
             np.empty(longest),
             np.empty(longest),
-            np.empty(widest, np.int64),
-            np.empty((2, widest)),
-            np.full(2, -1),
+            np.empty(2 * widest, np.int64),
+            np.empty(len(lists.columns)),
         )
 
 
@@ -174,52 +171,39 @@ def _by_column(
             to[u] += 1
 
 
-@kernel
-def refresh(
-    x: np.ndarray, k: int, u: int, other: int, lists: Prefixes, scratch: Scratch, side: int
-) -> bool:
-    """Recompute the slopes of candidate `u` in the rows where it meets `other` (all if negative).
+@inlined
+def refresh(x: np.ndarray, k: int, total: int, lists: Prefixes, scratch: Scratch) -> bool:
+    """Recompute the slopes of the first `total` entries of `scratch.todo`.
 
-    Up to `LANES` rows are done side by side, by one sweep from the end of their lists. Behind the
-    entry of `u` the sweep carries W(j), what one more entry before is worth in state j. At the
+    Up to `LANES` of them are done side by side, by one sweep from the end of their rows' lists.
+    Behind the entry the sweep carries W(j), what one more entry before is worth in state j. At the
     entry it becomes D(j) = q - W(j), the slope if j entries come before; ahead of it D follows the
     same recursion with D(K) = 0, and D(0) is the slope.
 
-    `scratch.slopes[side, i]` belongs to the i-th row of `u`. False if a list no longer reaches far
-    enough.
+    False if a list no longer reaches far enough.
     """
-    states, along, q, todo = scratch.states, scratch.x, scratch.q, scratch.todo
-    begin, end, size = lists.column_starts[u], lists.column_starts[u + 1], k * LANES
-    at, stop = lists.column_starts[max(0, other)], lists.column_starts[max(0, other) + 1]
-    total = 0
-    for i in range(begin, end):
-        while other >= 0 and at < stop and lists.rows[at] < lists.rows[i]:
-            at += 1
-        if other < 0 or (at < stop and lists.rows[at] == lists.rows[i]):
-            todo[total] = i
-            total += 1
-    for first in range(0, total, LANES):
+    starts, columns, values, whole, _, positions, rows, floor = lists
+    states, along, q, todo, slopes = scratch
+    size = k * LANES
+    reaches = True
+    first = 0
+    while reaches and first < total:
         count = min(LANES, total - first)
         longest = 0
         for lane in range(count):
-            row = lists.rows[todo[first + lane]]
-            longest = max(longest, lists.starts[row + 1] - lists.starts[row])
-        for lane in range(LANES):
-            n = 0
-            if lane < count:
-                row, own = lists.rows[todo[first + lane]], lists.positions[todo[first + lane]]
-                start = lists.starts[row]
-                n = lists.starts[row + 1] - start
-                for i in range(n):
-                    along[i * LANES + lane] = x[lists.columns[start + i]]
-                for i in range(own):
-                    q[i * LANES + lane] = 0.0
-                for i in range(own, n):
-                    q[i * LANES + lane] = lists.values[start + i] - lists.floor
-                along[own * LANES + lane] = 0.0
-            for i in range(n, longest):
-                along[i * LANES + lane] = 0.0
-                q[i * LANES + lane] = 0.0
+            row = rows[todo[first + lane]]
+            longest = max(longest, starts[row + 1] - starts[row])
+        for i in range(longest * LANES):
+            along[i] = q[i] = 0.0
+        for lane in range(count):
+            entry = todo[first + lane]
+            row, own = rows[entry], positions[entry]
+            start = starts[row]
+            for i in range(starts[row + 1] - start):
+                along[i * LANES + lane] = x[columns[start + i]]
+            for i in range(own, starts[row + 1] - start):
+                q[i * LANES + lane] = values[start + i] - floor
+            along[own * LANES + lane] = 0.0
         for j in range(size):
             states[j] = 1.0 if j < LANES else 0.0
         for i in range(longest):  # p(j) += x (p(j-1) - p(j))
@@ -233,15 +217,15 @@ def refresh(
             left = 0.0
             for j in range(lane, size, LANES):
                 left += states[j]
-            if left >= EPSILON and not lists.whole[lists.rows[todo[first + lane]]]:
-                return False
+            if left >= EPSILON and not whole[rows[todo[first + lane]]]:
+                reaches = False
         for j in range(size):
             states[j] = 0.0
         upper = longest
         while upper > 0:
             lower = 0  # the next entry on the way down
             for lane in range(count):
-                own = lists.positions[todo[first + lane]]
+                own = positions[todo[first + lane]]
                 if own < upper:
                     lower = max(lower, own)
             for i in range(upper - 1, lower - 1, -1):  # W(j) += x (W(j+1) - W(j)) with W(K) = q
@@ -252,10 +236,11 @@ def refresh(
                     here = above
                 store(states, size - LANES, here + chance * (load(q, i * LANES) - here))
             for lane in range(count):
-                if lists.positions[todo[first + lane]] == lower:
+                if positions[todo[first + lane]] == lower:
                     for j in range(lane, size, LANES):
                         states[j] = q[lower * LANES + lane] - states[j]
             upper = lower
         for lane in range(count):
-            scratch.slopes[side, todo[first + lane] - begin] = states[lane]
-    return True
+            slopes[todo[first + lane]] = states[lane]
+        first += LANES
+    return reaches

@@ -195,28 +195,40 @@ def _exchange(
 
     The slopes of the candidate that stays change only in the rows it shares with the one that left.
     """
-    half = (ends[1] - ends[0]) // 2
-    met = scratch.met
-    while ends[0] < ends[1] and (ends[1] - ends[0] > half or half == 0):
-        p, q = queue[ends[0]], queue[ends[1]]
-        difference = modular[q] - modular[p]
+    begins, rows, todo, slopes = lists.column_starts, lists.rows, scratch.todo, scratch.slopes
+    top, bottom = ends
+    half = (bottom - top) // 2
+    changed = -1  # whose change the candidate that stayed has to hear of
+    stayed = -1
+    while top < bottom and (bottom - top > half or half == 0):
+        p, q = queue[top], queue[bottom]
+        total = 0
         for side in range(2):
-            u = queue[ends[side]]
-            if not refresh(x, k, u, met[side], lists, scratch, side):
-                return
-            for i in range(lists.column_starts[u + 1] - lists.column_starts[u]):
-                slope = scratch.slopes[side, i] * scale
-                difference += slope if side == 0 else -slope
+            u = p if side == 0 else q
+            at = begins[changed] if u == stayed else 0
+            for entry in range(begins[u], begins[u + 1]):
+                if u == stayed:
+                    while at < begins[changed + 1] and rows[at] < rows[entry]:
+                        at += 1
+                    if at == begins[changed + 1] or rows[at] > rows[entry]:
+                        continue
+                todo[total] = entry
+                total += 1
+        if not refresh(x, k, total, lists, scratch):
+            break
+        difference = modular[q] - modular[p]
+        for entry in range(begins[p], begins[p + 1]):
+            difference += slopes[entry] * scale
+        for entry in range(begins[q], begins[q + 1]):
+            difference -= slopes[entry] * scale
         if abs(difference) <= tie:
             difference = float(q - p)
-        if difference > 0.0:
-            _move(x, p, q)
-        else:
-            _move(x, q, p)
-        met[0], met[1] = q, p
+        _move(x, p if difference > 0.0 else q, q if difference > 0.0 else p)
+        stayed, changed = q, p
         if x[p] == 0.0 or x[p] == 1.0:
-            ends[0] += 1
-            met[0] = -1
+            top += 1
+        else:
+            stayed, changed = p, q
         if x[q] == 0.0 or x[q] == 1.0:
-            ends[1] -= 1
-            met[1] = -1
+            bottom -= 1
+    ends[0], ends[1] = top, bottom
