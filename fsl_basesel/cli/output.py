@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,25 +155,43 @@ def print_text(text: str) -> None:
 @contextmanager
 def working(task: str) -> Iterator[None]:
     """Show on stderr, if it is a terminal, what is under way, how far it is and for how long."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich import progress
+    from rich.table import Column
+    from rich.text import Text
 
     from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.distributed import is_first
     from fsl_basesel.progress import listening
 
+    class Pace(progress.ProgressColumn):
+        """Images per second and time left, while a network looks at images."""
+
+        def render(self, task: progress.Task) -> Text:
+            if not task.description.startswith("images") or not (task.completed and task.elapsed):
+                return Text("")
+            speed = task.completed / task.elapsed
+            left = timedelta(seconds=int((task.remaining or 0) / speed))
+            return Text(f"{speed:.0f} images/s, {left} left", no_wrap=True)
+
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=20),
+        progress.TimeElapsedColumn(),
+        Pace(Column(no_wrap=True)),
     )
     quiet = not sys.stderr.isatty()  # asked of the stream: FORCE_COLOR makes no terminal of a file
-    with Progress(
+    quiet |= not is_first()
+    with progress.Progress(
         *columns, console=PlainConsole(stderr=True), transient=True, disable=quiet
     ) as bar:
         shown = bar.add_task(task, total=None)
 
         def show(part: str, done: int, total: int) -> None:
-            bar.update(shown, description=f"{task}: {part}", completed=done, total=total)
+            title = part if part.startswith("images") else f"{task}: {part}"
+            if bar.tasks[0].description != title:  # another pace
+                bar.reset(shown, description=title)
+            bar.update(shown, completed=done, total=total)
 
         with listening(show):
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -225,3 +226,22 @@ def test_the_commands_of_the_docs_run_as_they_are(
     shutil.copytree(photos, tmp_path / "photos")
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0, (command, capsys.readouterr().err)
+
+
+def test_a_terminal_shows_images_per_second_and_the_time_left(photos: Path) -> None:
+    command = [sys.executable, "-m", "fsl_basesel", "embed", str(photos / "task"), *SMALL]
+    leader, follower = os.openpty()
+    process = subprocess.Popen(
+        [*command, "--out", str(photos.parent / "x.npz")],
+        stderr=follower,
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"COLUMNS": "100", "TERM": "xterm"},
+    )
+    os.close(follower)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while part := os.read(leader, 65536):
+            shown += part
+    os.close(leader)
+    assert process.wait() == 0
+    assert re.search(rb"images .*\d+ images/s, \d:\d\d:\d\d left", shown)

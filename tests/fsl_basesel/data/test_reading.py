@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from fsl_basesel.data import ClassPool, CorruptImageError, from_dataset, image_folder
 from fsl_basesel.data.folder import class_index
-from fsl_basesel.data.reading import extensions
+from fsl_basesel.data.reading import PLUGINS, extensions
 from fsl_basesel.errors import InputError
 
 
@@ -163,23 +163,28 @@ def test_plain_pictures_give_the_numbers_that_they_gave(folder: Path) -> None:
     np.testing.assert_array_equal(read(folder, side=12), expected)
 
 
-def test_a_picture_that_no_reader_is_there_for_is_counted_in_one_note(
+def test_pictures_that_no_reader_is_there_for_are_counted_in_one_note(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corners().save(folder / "x.png")
-    for number in range(3):
-        (folder / f"{number}.HEIC").write_bytes(b"a picture of a phone")
-    known = tuple(ending for ending in extensions() if ending not in (".heic", ".heif"))
+    for name in ("0.HEIC", "1.heic", "2.heic", "3.avif", "._0.HEIC"):
+        (folder / name).write_bytes(b"a picture of a phone")
+    known = tuple(ending for ending in extensions() if ending not in PLUGINS)
     monkeypatch.setattr("fsl_basesel.data.folder.extensions", lambda: known)
-    with pytest.warns(UserWarning, match=r"3 \.heic file.*install pillow-heif") as notes:
+    expected = r"1 \.avif and 3 \.heic file.*install pillow-heif and pillow>=11\.3"
+    with pytest.warns(UserWarning, match=expected) as notes:
         assert image_folder(folder.parent).sizes.tolist() == [1]
     assert len(notes) == 1
 
 
-@pytest.mark.skipif(".avif" not in extensions(), reason="this pillow cannot read AVIF")
-def test_avif_is_read_where_pillow_can(folder: Path) -> None:
-    Image.new("RGB", (8, 8), (100,) * 3).save(folder / "x.avif", quality=100)
-    np.testing.assert_allclose(read(folder), 100 / 255, atol=0.02)
+@pytest.mark.parametrize("ending", ["heic", "heif", "avif"])
+def test_pictures_of_phones_are_read_where_pillow_can(folder: Path, ending: str) -> None:
+    if f".{ending}" not in extensions():
+        pytest.skip(f"this pillow cannot read .{ending}; {PLUGINS['.' + ending]} is needed")
+    corners().save(folder / f"x.{ending}", quality=100)
+    expected = np.asarray(corners(), float).transpose(2, 0, 1)[:, [2, 2, 13, 13], [2, 13, 2, 13]]
+    found = read(folder, side=16)[:, [2, 2, 13, 13], [2, 13, 2, 13]] * 255
+    np.testing.assert_allclose(found, expected, atol=25)
 
 
 def test_hidden_files_and_what_archives_leave_behind_are_passed_over(folder: Path) -> None:
