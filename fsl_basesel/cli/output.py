@@ -155,12 +155,17 @@ def print_text(text: str) -> None:
 @contextmanager
 def working(task: str) -> Iterator[None]:
     """Show on stderr, if it is a terminal, what is under way, how far it is and for how long."""
+    from fsl_basesel.distributed import is_first
+
+    # Asked of the stream: FORCE_COLOR makes no terminal of a file.
+    if not sys.stderr.isatty() or not is_first():
+        yield
+        return
     from rich import progress
     from rich.table import Column
     from rich.text import Text
 
     from fsl_basesel.cli.screen import PlainConsole
-    from fsl_basesel.distributed import is_first
     from fsl_basesel.progress import listening
 
     class Pace(progress.ProgressColumn):
@@ -180,11 +185,8 @@ def working(task: str) -> Iterator[None]:
         progress.TimeElapsedColumn(),
         Pace(Column(no_wrap=True)),
     )
-    quiet = not sys.stderr.isatty()  # asked of the stream: FORCE_COLOR makes no terminal of a file
-    quiet |= not is_first()
-    with progress.Progress(
-        *columns, console=PlainConsole(stderr=True), transient=True, disable=quiet
-    ) as bar:
+    console = PlainConsole(stderr=True)
+    with progress.Progress(*columns, console=console, transient=True) as bar:
         shown = bar.add_task(task, total=None)
 
         def show(part: str, done: int, total: int) -> None:
