@@ -28,6 +28,7 @@ HOSTILE = [
     "'; alert(1); //",
     "$x_1$ & <i>",
     "名前 ‮right to left",
+    "שלום (עולם) 12",
     "control \x00\x07 characters",
     "{{template}} ${js} %s",
     "new\nline\ttab",
