@@ -18,7 +18,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from fsl_basesel.backbones import DEFAULT, Backbone, load_backbone
-from fsl_basesel.checks import one_of
+from fsl_basesel.checks import integer, one_of
 from fsl_basesel.data.cache import cache_folder, fingerprint
 from fsl_basesel.data.reading import ReadSource, look_at_files
 from fsl_basesel.data.sources import Source, images_of
@@ -158,7 +158,8 @@ class EmbeddingJob:
         self.batch_size = (
             max(1, 1 << (fitting.bit_length() - 1)) if batch_size is None else batch_size
         )
-        self.workers = min(8, cores()) if workers is None else workers
+        workers = min(8, cores()) if workers is None else workers
+        self.workers = integer(workers, "workers", 0, None, "")
         self.title = title
         key = self._key() if cache else None
         self._store = None if key is None else _Store(key, self._positions)
@@ -358,8 +359,16 @@ def _made_by(backbone: Backbone, preprocessing: str) -> dict[str, str]:
 
 
 def _device(device: str | torch.device) -> torch.device:
-    if device != "auto":
-        return torch.device(device)
-    if torch.cuda.is_available():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device("cpu")
+    if device == "auto":
+        gpu = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        device = gpu if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+        torch.zeros(1, device=found).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"Expected `device` to be auto, cpu or a GPU that torch can use but got "
+            f"{str(device)!r} ({reason}); leave it out for the best there is."
+        ) from None
+    return found

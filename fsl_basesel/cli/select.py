@@ -104,7 +104,9 @@ def _run(args: argparse.Namespace) -> int:
     problem, selector = inputs.problem, selector_with(args.method, args.gap)
     certify = not args.no_certify
     with output.working(f"Choosing from {len(problem.unselected)} classes"):
-        selection = fb.select(problem, selector, args.seed, certify, device=args.device)
+        # With pictures --device is for the network, whatever the method.
+        device = args.device if selector.uses_device() or not inputs.pictures else "auto"
+        selection = fb.select(problem, selector, args.seed, certify, device=device)
         selection = improved_by_page(args, problem, selection)
     written = save(args, out, inputs, selection) if is_first() else []
     if args.format == "table":
@@ -160,6 +162,12 @@ def as_text(selection: Selection, format: str) -> str:
     if format == "json":
         return selection.to_json() + "\n"
     if format == "txt":
+        broken = [name for name in selection.names if len(name.splitlines()) != 1]
+        if broken:
+            raise InputError(
+                f"Expected names of one line for txt but a chosen class is called {broken[0]!r}; "
+                "use json or csv"
+            )
         return "\n".join(selection.names) + "\n"
     rows = (row | {"serves": "|".join(row["serves"])} for row in selection.rows())
     return csv_text(rows, ("rank", "index", "name", "gain", "loss", "serves"))

@@ -195,8 +195,8 @@ def _require_classes(root: Path, index: dict[str, list[str]]) -> None:
     if parts or inner >= len(filled) ** 2:
         shown = " or ".join(listed[:4]) + (" or ..." if len(listed) > 4 else "")
         raise InputError(
-            f"Expected class folders in {str(root)!r} but {', '.join(filled[:4])} in it has class "
-            f"folders of its own; give {shown} instead."
+            f"Expected class folders in {str(root)!r} but its folders ({', '.join(filled[:4])}) "
+            f"have class folders of their own; give {shown} instead."
         )
     warnings.warn(
         f"The {len(filled)} folders in {str(root)!r} are taken as classes although each has only "

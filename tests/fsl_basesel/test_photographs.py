@@ -346,6 +346,8 @@ def test_numbers_that_are_no_numbers_are_refused(photos: Path) -> None:
         ({"precision": "float16"}, "float32, bfloat16"),
         ({"per_class": 0}, "`per_class` to be at least 1"),
         ({"batch_size": 0}, "`batch_size` to be at least 1"),
+        ({"workers": -1}, "`workers` to be at least 0"),
+        ({"device": "gpu"}, "`device` to be auto, cpu or a GPU"),
     ):
         with pytest.raises(InputError, match=message):
             embed(photos / "task", **{"backbone": network(), **SMALL, **option})

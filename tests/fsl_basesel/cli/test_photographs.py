@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fsl_basesel as fb
 from fsl_basesel.cli import main
@@ -160,6 +161,29 @@ def test_an_untrained_network_is_doubted(run, photos: Path) -> None:
     assert result.code == 0
     assert "note: the network has random weights" in result.err
     assert "note: similarities hardly differ: random choices reach 9" in result.err
+
+
+def test_a_device_is_for_the_network_whatever_the_method(
+    run, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("select", photos / "task", "-m", 2, "-k", 1, *SMALL, "--format", "txt")
+    expected = run(*words)
+    for name in ("cuda:77", "nonsense", "meta"):
+        refused = run(*words, "--device", name)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert f"auto, cpu or a GPU that torch can use but got '{name}'" in refused.err
+    monkeypatch.setattr("fsl_basesel.photographs._device", lambda name: torch.device("cpu"))
+    assert run(*words, "--device", "cuda").out == expected.out
+
+
+def test_names_of_two_lines_are_no_list(run, photos: Path, tmp_path: Path) -> None:
+    for name in ("new\nline", "שלום"):
+        shutil.copytree(next((photos / "task").iterdir()), tmp_path / "pool" / name)
+    words = ("select", tmp_path / "pool", "-m", 2, "-k", 1, *SMALL, "--format")
+    refused = run(*words, "txt")
+    assert (refused.code, refused.out) == (2, "")
+    assert r"is called 'new\nline'; use json or csv" in refused.err
+    assert sorted(json.loads(run(*words, "json").out)["names"]) == ["new\nline", "שלום"]
 
 
 @pytest.mark.parametrize(
