@@ -72,16 +72,16 @@ def decisions(experiment: Experiment, results: Sequence[dict[str, Any]]) -> list
     pairs = [(pair["better"], pair["than"], pair["m"]) for pair in declared["comparisons"]]
     tests = []
     for better, than, m in pairs:
-        gaps = np.array(
-            [
+        ours, theirs = (
+            np.array(
                 [
-                    accuracy.get((better, m, dataset, seed), np.nan)
-                    - accuracy.get((than, m, dataset, seed), np.nan)
-                    for dataset in experiment.datasets
+                    [accuracy.get((label, m, name, seed), np.nan) for name in experiment.datasets]
+                    for seed in experiment.all_seeds
                 ]
-                for seed in experiment.all_seeds
-            ]
+            )
+            for label in (better, than)
         )
+        gaps = ours - theirs
         tests.append(gaps[~np.isnan(gaps).any(axis=1)])
     values = [_p_value(gaps.mean(axis=1)) for gaps in tests]
     adjusted = [float("nan")] * len(pairs) if np.isnan(values).any() else holm(values)
@@ -124,27 +124,20 @@ def holm(values: Sequence[float]) -> list[float]:
 def markdown(experiment: Experiment, found: Sequence[Decision]) -> str:
     """The declared comparisons as a table, and how many seeds are still missing."""
     head = result_tables.HEADS.get(experiment.decide["head"], experiment.decide["head"])
-    lines = [
-        f"## Declared comparisons: {head}, {experiment.decide['shots']}-shot, points",
-        "",
-        f"| m | better | than | pooled | p | p (Holm) | {' | '.join(experiment.datasets)} |",
-        "|---" * (6 + len(experiment.datasets)) + "|",
-    ]
+    heading = ["m", "better", "than", "pooled", "p", "p (Holm)", *experiment.datasets]
+    rows = []
     for one in found:
-        cells = [str(one.m), one.better, one.than, points(one.pooled, sign=True)]
-        cells += [
-            _shown(one.p),
-            f"**{_shown(one.adjusted)}**" if one.holds else _shown(one.adjusted),
-        ]
-        for dataset in experiment.datasets:
-            cells.append(points(one.by_dataset.get(dataset), sign=True))
-        lines.append(f"| {' | '.join(cells)} |")
+        adjusted = f"**{_shown(one.adjusted)}**" if one.holds else _shown(one.adjusted)
+        cells = [str(one.m), one.better, one.than, points(one.pooled, sign=True), _shown(one.p)]
+        differences = [one.by_dataset.get(dataset) for dataset in experiment.datasets]
+        rows.append([*cells, adjusted, *(points(each, sign=True) for each in differences)])
     total, missing = len(experiment.all_seeds), max(one.missing for one in found)
     if missing:
         told = f"{total - missing} of {total} seeds are complete: nothing is decided yet."
     else:
         told = f"All {total} seeds are complete. Bold: p below {LEVEL} after Holm's adjustment."
-    return "\n".join([*lines, "", told, ""])
+    title = f"## Declared comparisons: {head}, {experiment.decide['shots']}-shot, points"
+    return "\n".join([title, "", *result_tables.table_lines(heading, rows), "", told, ""])
 
 
 def _shown(p: float) -> str:

@@ -82,16 +82,12 @@ def _study(
 
 def _profile(suggestion: Suggestion) -> list[str]:
     """A line for every K: what Figures 1 and 3 of the paper show, and lam."""
-    lines = [
-        "| K | classes with β1 > 0 | β2/β1 (95 %) | R² | R² by chance | R² of unseen sets, pooled "
-        "| λ = -β2/β1, pooled (95 %) |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    heading = ["K", "classes with β1 > 0", "β2/β1 (95 %)", "R²", "R² by chance"]
+    rows = []
     for row in suggestion.profile:
         ratio = f"{row.ratio:.2f} ({row.ratio_interval[0]:.2f} to {row.ratio_interval[1]:.2f})"
         lam = f"{row.lam:.2f} ({row.lam_interval[0]:.2f} to {row.lam_interval[1]:.2f})"
-        lines.append(
-            f"| {row.k} | {row.positive:.0%} | {ratio} | {row.r2:.3f} | {row.r2_chance:.3f} | "
-            f"{row.pooled_r2:.3f} | {lam} |"
-        )
-    return lines
+        shares = [f"{share:.3f}" for share in (row.r2, row.r2_chance, row.pooled_r2)]
+        rows.append([str(row.k), f"{row.positive:.0%}", ratio, *shares, lam])
+    heading += ["R² of unseen sets, pooled", "λ = -β2/β1, pooled (95 %)"]
+    return result_tables.table_lines(heading, rows)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import yaml
 
-from fsl_basesel.report.paired import Line, paired_difference, points, summarise
+from fsl_basesel.report.paired import Line, estimate, points, summarise
 from lightning_modules.experiments.plan import FOLDER, Experiment, TableRow, digest
 from lightning_modules.experiments.store import ResultStore
 
@@ -57,48 +57,40 @@ def result_rows(
     return found
 
 
+def table_lines(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown, line by line."""
+    cells = [heading, ["---"] * len(heading), *rows]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
 def certified_against_paper(results: Sequence[dict[str, Any]]) -> list[str]:
     """Does a provably better selection give a better learner? `auto` against Algorithms 1 to 4.
 
-    Compared are methods with the same K, lambda and similarity, repeat by repeat.
-
-    Returns:
-        Lines of a Markdown table; none where there is nothing to compare.
+    Compared are methods with the same K, lambda and similarity, repeat by repeat. The lines of a
+    table are returned; none where there is nothing to compare.
     """
-    rows = [row for row in results if row["k"] is not None]
-    lines = []
+    groups: dict[tuple, dict[str, dict[int, dict[str, Any]]]] = {}
     columns = ("domain", "m", "head", "shots", "k", "lam", "similarity")
-    for key in dict.fromkeys(tuple(row[name] for name in columns) for row in rows):
-        group = [row for row in rows if tuple(row[name] for name in columns) == key]
-        ours = {row["seed"]: row for row in group if row["method"] == "auto"}
-        for label in dict.fromkeys(row["label"] for row in group if row["method"] != "auto"):
-            theirs = {row["seed"]: row for row in group if row["label"] == label}
-            difference = paired_difference(_column(ours, "accuracy"), _column(theirs, "accuracy"))
-            if difference is None:
-                continue
+    for row in results:
+        if row["k"] is not None:
+            label = "auto" if row["method"] == "auto" else row["label"]
+            group = groups.setdefault(tuple(row[name] for name in columns), {})
+            group.setdefault(label, {})[row["seed"]] = row
+    rows = []
+    for (domain, m, head, shots, *_), group in groups.items():
+        ours = group.pop("auto", {})
+        for label, theirs in group.items():
             common = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
-            better = np.mean([_relative(a) - _relative(b) for a, b in common])
+            if not common:
+                continue
+            difference = estimate([a["accuracy"] - b["accuracy"] for a, b in common])
+            better = np.mean([float(b["gap"]) - float(a["gap"]) for a, b in common])
             same = sum(a["classes"] == b["classes"] for a, b in common)
-            domain, m, head, shots = key[:4]
             cells = [str(domain), str(m), HEADS.get(head, head), str(shots), label]
             cells += [f"{100 * better:+.3f}", points(difference, sign=True)]
-            lines.append(f"| {' | '.join(cells)} | {same} of {len(common)} |")
-    if not lines:
-        return []
-    return [
-        "| data | m | head | shots | against | value of `auto`, % of the bound "
-        "| accuracy of `auto` | same classes |",
-        "|---|---|---|---|---|---|---|---|",
-        *lines,
-    ]
-
-
-def _column(rows: dict[int, dict[str, Any]], name: str) -> dict[int, float]:
-    return {seed: row[name] for seed, row in rows.items()}
-
-
-def _relative(row: dict[str, Any]) -> float:
-    return 1.0 - float(row["gap"])
+            rows.append([*cells, f"{same} of {len(common)}"])
+    heading = ["data", "m", "head", "shots", "against", "value of `auto`, % of the bound"]
+    return table_lines([*heading, "accuracy of `auto`", "same classes"], rows) if rows else []
 
 
 def paper_numbers() -> dict[str, Any]:
@@ -133,43 +125,23 @@ def markdown(experiment: Experiment, results: Sequence[dict[str, Any]]) -> str:
 
 
 def _table(lines: Sequence[Line], paper: dict[str, Any]) -> list[str]:
-    columns = sorted({(line.key["m"], line.key["shots"]) for line in lines}, key=_descending_m)
-    labels = list(dict.fromkeys(line.label for line in lines))
+    by_cell = {(line.label, line.key["m"], line.key["shots"]): line for line in lines}
+    columns = sorted({(-m, shots) for _, m, shots in by_cell})
     compared = any(line.difference is not None for line in lines)
-    heading = ["method"]
-    for m, shots in columns:
+    printed = {cell for cells in paper.values() for cell in cells}
+    heading, rows = ["method"], {label: [label] for label, _, _ in by_cell}
+    for negative, shots in columns:
+        m, cell = -negative, f"{-negative}/{shots}"
         heading += [f"m={m}, {shots}-shot"] + ["against Random"] * compared
-        heading += ["paper"] if _has(paper, m, shots) else []
-    rows = [heading, ["---"] * len(heading)]
-    for label in labels:
-        cells = [label]
-        for m, shots in columns:
-            line = next(
-                (
-                    line
-                    for line in lines
-                    if (line.label, line.key["m"], line.key["shots"]) == (label, m, shots)
-                ),
-                None,
-            )
+        heading += ["paper"] * (cell in printed)
+        for label, cells in rows.items():
+            line = by_cell.get((label, m, shots))
             found = ["", ""] if line is None else [points(line.accuracy), _difference(line)]
             cells += found[: 1 + compared]
-            if _has(paper, m, shots):
-                cells.append(_printed(paper.get(label, {}).get(f"{m}/{shots}")))
-        rows.append(cells)
-    return [f"| {' | '.join(cells)} |" for cells in rows]
-
-
-def _descending_m(column: tuple[int, int]) -> tuple[int, int]:
-    return -column[0], column[1]
-
-
-def _has(paper: dict[str, Any], m: int, shots: int) -> bool:
-    return any(f"{m}/{shots}" in cells for cells in paper.values())
-
-
-def _printed(cell: Sequence[float] | None) -> str:
-    return "" if cell is None else f"{cell[0]:.2f} ± {cell[1]:.2f}"
+            if cell in printed:
+                mean = paper.get(label, {}).get(cell)
+                cells.append("" if mean is None else f"{mean[0]:.2f} ± {mean[1]:.2f}")
+    return table_lines(heading, rows.values())
 
 
 def _difference(line: Line) -> str:
