@@ -156,8 +156,9 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
     fitting.announce(command)
     try:
         command.fit()
-    except LabelsPending as pending:
-        fitting.waiting(command.folder, pending)
+    except LabelsPending:
+        if command.trainer.is_global_zero:
+            fitting.waiting(command)
         raise
     if asked.pool is not None or asked.control is not None:
         fitting.finish(command, settings, words, control=asked.control is not None)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import torch
 from rich.console import Console
 
-from fsl_basesel.data import LabelsPending
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.report.paired import REFERENCE, paired_difference, points
+from fsl_basesel.report.record import save_pictures
 from lightning_modules import found
 from lightning_modules.callbacks.cold_start import ColdStartSelection
 from lightning_modules.evaluation import NovelAccuracy, evaluate_novel
@@ -185,9 +185,8 @@ def write_report(folder: Path) -> Path:
     return path
 
 
-def waiting(folder: Path, pending: LabelsPending) -> None:
-    """Write the report of a run that waits for labels, where there is something to report yet."""
-    try:
-        write_report(folder)
-    except InputError:
-        say(f"Classes to label: {pending.queue}")
+def waiting(command: FitCLI) -> None:
+    """Write the report of a run that waits for labels: it shows what to label."""
+    data = command.datamodule
+    save_pictures(command.folder, data.pool, data.novel)
+    write_report(command.folder)

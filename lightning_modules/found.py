@@ -18,6 +18,7 @@ from fsl_basesel.data import counter
 from fsl_basesel.data.folder import class_index
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import cores
+from fsl_basesel.report.run import QUEUE
 from lightning_modules.settings import Settings, callbacks_of
 
 PAPER = 100
@@ -133,7 +134,7 @@ def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
         },
     }
     if asked.label is not None:
-        data["queue"] = str(Path(run) / "classes-to-label.json")
+        data["queue"] = str(Path(run) / QUEUE)
     callbacks = []
     if asked.novel is not None:
         task = look_at(asked.novel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ from fsl_basesel.selection import Selection
 from fsl_basesel.similarity import ClassCentroids
 
 PROTOCOL = ("ways", "shots", "episodes")
+QUEUE = "classes-to-label.json"
+"""The queue of a run in which people label the chosen classes; see `LabellingQueue`."""
+
 UNKNOWN = ("not known yet",)
 """Novel classes of a random first stage, in which no similarities are known."""
 
@@ -96,7 +100,11 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a run's folder has to tell; what is absent is empty or None."""
+    """Everything a run's folder has to tell; what is absent is empty or None.
+
+    `waiting` has the classes whose images people are to put into a folder, as in the queue:
+    `class`, `folder`, `images` that are there and how many are `needed`.
+    """
 
     name: str
     stages: list[Stage]
@@ -104,6 +112,7 @@ class Run:
     protocols: list[Protocol] = field(default_factory=list)
     methods: list[Line] = field(default_factory=list)
     configuration: tuple[str, str] | None = None
+    waiting: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def informed(self) -> list[Stage]:
@@ -145,7 +154,22 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         protocols=protocols,
         methods=methods,
         configuration=_configuration(path),
+        waiting=_waiting(path / QUEUE),
     )
+
+
+def _waiting(file: Path) -> list[dict[str, Any]]:
+    if not file.is_file():
+        return []
+    keys = ("class", "folder", "images", "needed")
+    try:
+        content = json.loads(file.read_text("utf-8", "replace"))
+        return [{key: entry[key] for key in keys} for entry in content["waiting"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"Expected {str(file)!r} to list classes to label but it could not be read "
+            f"({type(error).__name__}: {error}); repair or remove it."
+        ) from error
 
 
 def _selection_files(path: Path) -> list[tuple[int, Path]]:

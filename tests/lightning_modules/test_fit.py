@@ -218,13 +218,18 @@ def test_people_label_between_the_stages(capsys: pytest.CaptureFixture[str]) -> 
         assert f"{expected} chosen class(es) wait" in capsys.readouterr().err
         queue = yaml.safe_load(Path("runs/fit/classes-to-label.json").read_text())
         assert len(queue["waiting"]) == expected
+        page = Path("runs/fit/report.html").read_text()
+        assert f"The run waits for images of {expected} class" in page
         for entry in queue["waiting"]:
             assert entry["folder"].startswith("labelled")
+            # Its preview picture and where its images go.
+            shown = rf'aria-label="{entry["class"]}"[^>]* style="--c:\d+;--r:\d+">'
+            assert re.search(rf"{shown}</span><span>.*?<code>{entry['folder']}</code>", page)
             Path(entry["folder"]).mkdir(parents=True)
             for item in range(3):
                 Image.new("RGB", (12, 12), (70 * item, 9, 9)).save(f"{entry['folder']}/{item}.png")
     assert main(words) == 0
-    assert Path("runs/fit/report.html").exists()
+    assert "The run waits" not in Path("runs/fit/report.html").read_text()
 
 
 # Models of one's own
