@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -25,6 +26,15 @@ from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.settings import Settings, merged, one_line, read, require_known
+
+REMARKS = (
+    ".*LeafSpec.*",
+    "`max_epochs` was not set",
+    "Total length of `list` across ranks is zero",
+    "Checkpoint directory .* exists and is not empty",
+    "\nBy default only one JsonargparseDeprecationWarning",
+)
+"""Warnings of Lightning about what is in order here: stages say when a run ends, and so on."""
 
 
 class FitCLI(LightningCLI):
@@ -142,8 +152,9 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
         flags().print_help()
         print("\nOptions of Lightning:\n")
         FitCLI(["--help"])
-    # A remark of Lightning's own code on torch, at every loader.
-    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+    for remark in REMARKS:
+        warnings.filterwarnings("ignore", message=remark)
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
     settings = settings_of(asked, words)
     if asked.pool is not None and asked.train == "frozen":
         from lightning_modules.frozen import frozen_run
@@ -153,13 +164,14 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
     from lightning_modules import fitting
 
     command = build(settings, words)
-    fitting.announce(command)
+    clock = fitting.announce(command, asked.began)
     try:
         command.fit()
     except LabelsPending:
         if command.trainer.is_global_zero:
             fitting.waiting(command)
         raise
+    clock.show_end(command.trainer)
     if asked.pool is not None or asked.control is not None:
         fitting.finish(command, settings, words, control=asked.control is not None)
     return command

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytorch_lightning as pl
 import torch
 from rich.console import Console
 
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 CHOSEN = "chosen classes"
 CONTROL = "control-random"
-LOOKED_AT = 16
-"""Images that are read and learnt from to tell how long a run will take."""
+TIMED, LONG = 5, 2.0
+"""Batches, and seconds, that are spent on telling how long a run will take."""
 
 
 def say(text: str) -> None:
@@ -48,18 +50,46 @@ def stages_of(command: FitCLI) -> list[tuple[int, int]]:
     return [(sizes[-1], max(1, command.trainer.max_epochs or 1))]
 
 
-def announce(command: FitCLI) -> None:
-    """Say what will be done and about how long it will take."""
-    stages = stages_of(command)
-    if not stages or not command.trainer.is_global_zero:
-        return
-    data = command.datamodule
-    plan = ", ".join(f"{classes} classes x {epochs} epochs" for classes, epochs in stages)
-    text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
-    if type(data.pool) is ClassPool:  # people label the classes of others, which takes its time
+class Clock(pl.Callback):
+    """Says how long the first batch took to come, and in the end how long it took in all.
+
+    Args:
+        began: when the command began, by `time.perf_counter`.
+        estimate: seconds that the training was expected to take; None if there is no telling.
+    """
+
+    def __init__(self, began: float, estimate: float | None = None) -> None:
+        self.began, self.estimate = began, estimate
+        self.fit_began: float | None = None
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Only the first batch counts."""
+        if self.fit_began is None and trainer.is_global_zero:
+            self.fit_began = time.perf_counter()
+            say(f"First batch after {self.fit_began - self.began:.1f} seconds")
+
+    def show_end(self, trainer: pl.Trainer) -> None:
+        """The time of training, beside the estimate if all of it was done in this run."""
+        if self.fit_began is not None:
+            text = f"Trained for {in_words(time.perf_counter() - self.fit_began)}"
+            whole = self.estimate is not None and trainer.ckpt_path is None
+            say(f"{text} ({in_words(self.estimate or 0)} were estimated)" if whole else text)
+
+
+def announce(command: FitCLI, began: float) -> Clock:
+    """Say what will be done and about how long it will take; the clock is part of the run."""
+    stages, data, seconds = stages_of(command), command.datamodule, None
+    if stages and type(data.pool) is ClassPool:  # people label the classes of others: no telling
         seconds = _estimate(command, stages)
-        text += f"; about {in_words(seconds)} without what was done before"
-    say(text)
+    if stages and command.trainer.is_global_zero:
+        plan = ", ".join(f"{classes} classes x {epochs} epochs" for classes, epochs in stages)
+        text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
+        if seconds is not None:
+            text += f"; about {in_words(seconds)} without what was done before"
+        say(text)
+    clock = Clock(began, seconds)
+    command.trainer.callbacks.append(clock)  # type: ignore[attr-defined]
+    return clock
 
 
 def in_words(seconds: float) -> str:
@@ -75,32 +105,41 @@ def in_words(seconds: float) -> str:
 
 
 def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> float:
-    """Seconds, by reading and learning from a few images; nothing of the run is changed."""
+    """Seconds, by reading and learning from a batch; nothing of the run is changed."""
     data, selection = command.datamodule, command.selection
     assert selection is not None
     images = data.pool.preview_set()
-    few = range(min(LOOKED_AT, len(images)))
-    images.batch(few[:1])  # the first time is slower, here and below
-    began = time.perf_counter()
-    pictures, _ = images.batch(few)
-    reading = (time.perf_counter() - began) / len(pictures) / max(1, data.workers["num_workers"])
+    few = range(min(data.batch_size, len(images)))
     device = command.trainer.strategy.root_device
     with torch.random.fork_rng():
         module = copy.deepcopy(command.model).to(device).train()
         extract = feature_function(module, selection.features)
-        times = []
-        for _ in range(3):
-            began = time.perf_counter()
+        pictures = images.batch(few)[0]
+
+        def learn() -> None:
             extract(pictures.to(device)).flatten(1).square().mean().backward()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            times.append(time.perf_counter() - began)
-    learning = min(times) / len(pictures)
+
+        learning = _seconds(learn) / len(few)
+    reading = _seconds(lambda: images.batch(few)) / len(few)
+    reading /= max(1, data.workers["num_workers"])
     per_class = float(data.pool.source.sizes.mean())
     least = data.min_epoch_images
     trained = sum(epochs * max(classes * per_class, least) for classes, epochs in stages)
     looked_at = len(images) * max(1, len(stages) - 1)
     return trained * (reading + learning) + looked_at * (reading + learning / 3)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Median time of a few calls after the first, which is slower."""
+    work()
+    times: list[float] = []
+    while len(times) < TIMED and sum(times) < LONG:
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return float(np.median(times))
 
 
 def finish(command: FitCLI, settings: Settings, words: Sequence[str], control: bool) -> None:

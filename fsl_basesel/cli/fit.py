@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+import time
 from typing import NoReturn
 
 from fsl_basesel.errors import InputError
@@ -114,7 +115,8 @@ def flags() -> FlagParser:
 
 
 def parse(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The command's own flags, and the words that are Lightning's."""
+    """The command's own flags, with the time it began, and the words that are Lightning's."""
+    began = time.perf_counter()
     parser = flags()
     mine: list[str] = []
     rest: list[str] = []
@@ -124,6 +126,7 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
         (mine if ours else rest).append(word)
         value_follows = word.startswith(LIGHTNING) and "=" not in word
     asked, unknown = parser.parse_known_args(mine)
+    asked.began = began
     if unknown:
         name = unknown[0].partition("=")[0]
         known = [option for action in parser._actions for option in action.option_strings]
