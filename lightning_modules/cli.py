@@ -22,6 +22,7 @@ from fsl_basesel.cli.fit import flags, parse
 from fsl_basesel.data import LabelsPending
 from fsl_basesel.errors import InputError
 from lightning_modules import found
+from lightning_modules.both import PACKAGES
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
 from lightning_modules.data import BaseClassDataModule
@@ -154,7 +155,8 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
         FitCLI(["--help"])
     for remark in REMARKS:
         warnings.filterwarnings("ignore", message=remark)
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+    for package in PACKAGES:
+        logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
     settings = settings_of(asked, words)
     if asked.pool is not None and asked.train == "frozen":
         from lightning_modules.frozen import frozen_run

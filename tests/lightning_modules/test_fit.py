@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 import yaml
 from PIL import Image
@@ -17,10 +18,18 @@ from PIL import Image
 import fsl_basesel as fb
 from fsl_basesel.cli import fit as flags
 from fsl_basesel.cli import main
-from lightning_modules import cli, found
+from fsl_basesel.data import glyphs
+from lightning_modules import (
+    BaseClassDataModule,
+    ColdStartSelection,
+    NovelEvaluation,
+    cli,
+    found,
+)
 from lightning_modules.settings import callbacks_of
 from tests.lightning_modules.photographs import photographs
 from tests.lightning_modules.runs import die, finished, in_process
+from tests.test_docs import blocks
 
 QUICK = ["--trainer.enable_progress_bar=false", "--trainer.accelerator=cpu"]
 
@@ -236,28 +245,7 @@ def test_people_label_between_the_stages(capsys: pytest.CaptureFixture[str]) -> 
 
 # Models of one's own
 
-OWN = """
-import pytorch_lightning as pl
-import torch
-from torch import nn
-
-
-class Mine(pl.LightningModule):
-    def __init__(self, classes: int = 100, lr: float = 0.1):
-        super().__init__()
-        self.lr = lr
-        self.net = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
-        self.head = nn.Linear(8, classes)
-
-    def features(self, images):
-        return self.net(images).flatten(1)
-
-    def training_step(self, batch, _):
-        return nn.functional.cross_entropy(self.head(self.features(batch[0])), batch[1])
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), self.lr)
-"""
+PAGE = Path(__file__).parents[2] / "docs" / "lightning.md"
 
 
 def test_a_model_of_ones_own_in_yaml(
@@ -265,12 +253,22 @@ def test_a_model_of_ones_own_in_yaml(
 ) -> None:
     pictures("pool", 4, 4)
     pictures("task", 2, 6)
-    Path("own_model.py").write_text(OWN)
+    (model,) = (block for block in blocks(PAGE, "python") if "class Mine" in block)
+    assert len([line for line in model.splitlines() if line]) <= 20
+    (own,) = blocks(PAGE, "yaml")
+    Path("own_model.py").write_text(model)
+    Path("own.yaml").write_text(own)
     monkeypatch.syspath_prepend(".")
-    Path("own.yaml").write_text("model:\n  class_path: own_model.Mine\n  init_args: {lr: 0.2}\n")
     words = ["fit", "pool", "--novel", "task", "--config", "own.yaml", "--epochs", "1", *QUICK]
     assert main(words) == 0
     assert "Novel task: NearestCentroid, 2-way 3-shot" in capsys.readouterr().out
+    # The same model in Python, after the first snippet of the page.
+    (code,) = (block for block in blocks(PAGE, "python") if "import Mine" in block)
+    pool, novel = glyphs(
+        candidates=14, novel=3, per_class=6, preview=3, size=12, shots=5, queries=1
+    )
+    names = {"pl": pl, "ColdStartSelection": ColdStartSelection, "NovelEvaluation": NovelEvaluation}
+    exec(code, names | {"dm": BaseClassDataModule(pool, novel)})
     Path("own.yaml").write_text("model:\n  class_path: torch.nn.Linear\n")
     assert main([*words, "--run", "x"]) == 2
 
