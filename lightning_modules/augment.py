@@ -24,6 +24,9 @@ class CropAndFlip:
     def __init__(self, padding: int = 8, flip: bool = True) -> None:
         self.padding, self.flip = checks.integer(padding, "padding", 0, None, ""), flip
 
+    def __repr__(self) -> str:
+        return f"CropAndFlip(padding={self.padding}, flip={self.flip})"
+
     def __call__(self, images: Tensor) -> Tensor:
         """The images `[B, C, H, W]`, changed."""
         count, _, height, width = images.shape

@@ -28,12 +28,14 @@ from fsl_basesel.data import (
     counter,
     require_disjoint,
 )
+from fsl_basesel.data.cache import fingerprint
+from fsl_basesel.data.reading import text_of
 from fsl_basesel.errors import InputError
 from lightning_modules.both import DataModule
 from lightning_modules.episodes import TaskEpisodes
 from lightning_modules.resume import require_same
 
-NEWER = ("batch_size", "cost", "extractor", "model")
+NEWER = ("augment", "batch_size", "cost", "extractor", "model")
 """Settings by which a run is recognised that checkpoints of 0.1.0 lack."""
 
 # Returns images too; a command line would take a `Tensor` here for a class to be built.
@@ -582,6 +584,9 @@ class BaseClassDataModule(DataModule):
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed with this data module."""
         limit = {} if self.max_per_class is None else {"max_per_class": self.max_per_class}
+        augment = None if self.augment is None else text_of(self.augment)
+        if augment is not None and len(augment) > 80:  # that of a function
+            augment = fingerprint([augment])
         return limit | {
             "pool": self.pool.fingerprint,
             "novel": "none" if self.novel is None else self.novel.fingerprint,
@@ -589,6 +594,7 @@ class BaseClassDataModule(DataModule):
             "val_per_class": self.val_per_class,
             "min_epoch_images": self.min_epoch_images,
             "batch_size": self.batch_size,
+            "augment": augment,
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from fsl_basesel.errors import InputError
 from lightning_modules import BaseClassDataModule, BaseClassifier, SelectBaseClasses
+from lightning_modules.augment import CropAndFlip
 from tests.lightning_modules.runs import (
     tiny_cold_start,
     tiny_data,
@@ -63,6 +64,9 @@ def test_the_same_run_is_resumed(checkpoint: Path) -> None:
         ({"k": 1, "lam": 0.5}, r"k was 2 and is now 1; lam was 0\.0 and is now 0\.5"),
         ({"method": "greedy-target"}, "method was 'Auto"),
         ({"warm_start": True}, "warm_start was False and is now True"),
+        ({"similarity": "whitened"}, "similarity was 'not there' and is now 'whitened'"),
+        ({"exclude": ["base 11"]}, r"limits was 'not there' and is now '\w+'"),
+        ({"extractor": "efficientnet-lite0"}, "extractor was None and is now 'efficientnet-lite0'"),
         ({"cost": [1.0] * 12, "mu": 0.1}, "mu was 0.0 and is now 0.1; cost was None and is now"),
     ],
 )
@@ -88,6 +92,8 @@ def test_another_pool_task_or_order_is_refused(checkpoint: Path) -> None:
         resume(checkpoint, tiny_data(min_epoch_images=50))
     with pytest.raises(InputError, match="batch_size was 4 and is now 2"):
         resume(checkpoint, tiny_data(batch_size=2))
+    with pytest.raises(InputError, match=r"augment was None and is now 'CropAndFlip\(padding=2"):
+        resume(checkpoint, tiny_data(augment=CropAndFlip(2)))
 
 
 def test_another_model_is_refused(checkpoint: Path) -> None:
@@ -104,7 +110,7 @@ def test_settings_that_an_older_version_did_not_save_are_not_compared(
     for newer in ("cost", "model"):
         del state["settings"][newer]
     for data in (state["data"], content["BaseClassDataModule"]):
-        del data["identity"]["batch_size"], data["processes"]
+        del data["identity"]["batch_size"], data["identity"]["augment"], data["processes"]
     torch.save(content, tmp_path / "old.ckpt")
     assert len(resume(tmp_path / "old.ckpt").classes) == 7
 
