@@ -18,6 +18,7 @@ from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import CSVLogger
 
+from fsl_basesel import checks
 from fsl_basesel.cli.fit import flags, parse
 from fsl_basesel.data import LabelsPending
 from fsl_basesel.errors import InputError
@@ -191,6 +192,8 @@ def settings_of(asked: argparse.Namespace, words: Sequence[str]) -> Settings:
             f"Expected --train {asked.train} with --backbone but got none; name a network, as in "
             "--backbone efficientnet-lite0, or leave --train out for the paper's cold start."
         )
+    if asked.seed is not None:
+        checks.integer(asked.seed, "--seed", 0, 2**32 - 1, "4294967295")
     settings: Settings = {"model": {"class_path": found.MODEL}}
     if asked.pool is not None:
         settings = found.settings_for(asked, gpu=torch.cuda.is_available())

@@ -123,15 +123,9 @@ def novel_accuracy(
     device: torch.device,
     trainer: pl.Trainer | None = None,
 ) -> NovelAccuracy:
-    """Accuracy of a head on the first episodes of a plan.
+    """Accuracy of a head on the first episodes of a plan, shared by the processes of `trainer`.
 
-    Args:
-        head: the few-shot classifier.
-        plan: which images the episodes have.
-        inputs: features of `plan.images`; None for a head that takes images.
-        episodes: how many.
-        device: where the head works.
-        trainer: the run it happens in, if any; its processes share the episodes.
+    `inputs` are features of `plan.images`, or None for a head that takes images.
     """
     rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
     mine = range(rank, episodes, world)

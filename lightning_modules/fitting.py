@@ -51,11 +51,9 @@ def stages_of(command: FitCLI) -> list[tuple[int, int]]:
 
 
 class Clock(pl.Callback):
-    """Says how long the first batch took to come, and in the end how long it took in all.
+    """Says when the first batch came, and in the end how long training took beside its estimate.
 
-    Args:
-        began: when the command began, by `time.perf_counter`.
-        estimate: seconds that the training was expected to take; None if there is no telling.
+    `began` is when the command began, by `time.perf_counter`.
     """
 
     def __init__(self, began: float, estimate: float | None = None) -> None:

@@ -85,7 +85,8 @@ def doubled_up_to(m: int) -> list[int]:
 
 def base_classes(asked: argparse.Namespace, pool: Folders) -> int:
     """How many base classes to choose: as asked for, 100, or half of a smaller pool."""
-    m = asked.m or (PAPER if pool.classes >= PAPER else max(1, pool.classes // 2))
+    usual = PAPER if pool.classes >= PAPER else max(1, pool.classes // 2)
+    m = usual if asked.m is None else asked.m
     if not 1 <= m <= pool.classes:
         raise InputError(
             f"Expected -m from 1 to {pool.classes}, the classes of {asked.pool}, but got {m}."
@@ -109,12 +110,7 @@ def schedule_of(text: str) -> list[int]:
 
 
 def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
-    """Settings of a run on the folder `asked.pool`; `put_flags` then puts the flags over them.
-
-    Args:
-        asked: flags of the command line, None where one is absent.
-        gpu: whether there is a GPU to train on.
-    """
+    """Settings of a run on the folder `asked.pool`; `put_flags` then puts the flags over them."""
     pool = look_at(asked.pool)
     m = base_classes(asked, pool)
     size = asked.size or max(8, min(128 if gpu else 64, pool.side))

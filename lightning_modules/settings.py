@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,8 +86,11 @@ def class_named(path: Any) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
+        home = sys.modules.get(module)
+        near = difflib.get_close_matches(name, getattr(home, "__all__", dir(home)), 1)
+        hint = f"did you mean {module}.{near[0]}?" if near else "correct its name."
         raise InputError(
-            f"Expected `class_path` to name a class but got {path!r} ({error})."
+            f"Expected `class_path` to name a class but got {path!r} ({error}); {hint}"
         ) from error
 
 
@@ -159,7 +164,15 @@ def _require(prefix: str, given: Iterable[str], known: Sequence[str], owner: str
 
 
 def one_line(error: BaseException) -> str:
-    """An error of the parser on one line of bounded length."""
-    line = " ".join(str(error).split())
+    """An error of the parser on one line of bounded length: the key, what it takes, what came."""
+    text = str(error)
+    keys = re.findall(r'Parser key "([^"]+)"', text)
+    kinds = re.findall(r"Expected an? (?:<class '([\w.]+)'>|typing\.Literal\[(.+)\])", text)
+    kinds = [name or choices for name, choices in kinds if name != "NoneType"]
+    given = re.search(r"(?:Got|Given) value: (?!NestedArg)(.+)", text)
+    line = " ".join(text.split())
+    if keys and kinds and given:
+        expected = " or ".join(dict.fromkeys(kinds))
+        line = f"Expected {'.'.join(keys)} to be {expected} but got {given[1]!r}"
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
     return f"{line} (see fsl-basesel fit --help)"

@@ -56,12 +56,9 @@ class Decision:
 
 
 def decisions(experiment: Experiment, results: Sequence[dict[str, Any]]) -> list[Decision]:
-    """The declared comparisons, with what the results of the experiment say.
+    """The declared comparisons, with what lines of `result_tables.result_rows` say.
 
-    Args:
-        experiment: with `decide`.
-        results: lines of `result_tables.result_rows`; a seed counts if both labels have it in every
-            data set.
+    A seed counts if both labels have it in every data set.
     """
     declared = experiment.decide
     accuracy = {

@@ -95,7 +95,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A trial at its place in a table: data set and label are for people."""
+    """A trial in a table: data set and label are for people."""
 
     dataset: str
     label: str

@@ -36,16 +36,10 @@ def run_all(
     jobs: int = 1,
     report: Callable[[TrialOutcome], None] = lambda outcome: None,
 ) -> list[TrialOutcome]:
-    """Work until every trial has a result or has failed; those that have one are not run.
+    """Work until every trial has a result or has failed, and return the failures.
 
-    Args:
-        trials: what to run.
-        store: where results are and go.
-        jobs: trials side by side, each in a process of its own if more than one.
-        report: called after each trial that is done or has failed.
-
-    Returns:
-        The failures.
+    Trials that have a result are not run. More than one of the `jobs` run side by side, each in a
+    process of its own; `report` is called after each trial that is done or has failed.
     """
     if jobs < 1:
         raise InputError(f"Expected --jobs to be at least 1 but got {jobs}.")

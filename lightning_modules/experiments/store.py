@@ -17,11 +17,7 @@ from lightning_modules.experiments.plan import Trial
 
 
 class ResultStore:
-    """Results of trials in a folder that several processes may work on.
-
-    Args:
-        folder: made where it is not there.
-    """
+    """Results of trials in a folder that several processes may work on."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -56,11 +52,7 @@ class ResultStore:
         write_text(self._file(trial), text + "\n")
 
     def take_up(self, path: str | Path, trials: Iterable[Trial]) -> int:
-        """Take over results of these trials from a file that `keep` wrote; how many were new.
-
-        Raises:
-            InputError: The file is something else.
-        """
+        """Take over results of these trials from a file that `keep` wrote; how many were new."""
         kept = {}
         try:
             for line in Path(path).read_text(encoding="utf-8").splitlines():
@@ -87,11 +79,9 @@ class ResultStore:
 
     @contextmanager
     def claim(self, key: str, wait: bool = False) -> Iterator[bool]:
-        """Work on `key` alone; False if another process does. The system frees it at any death.
+        """Work on `key` alone; False if another process does, unless it is to `wait` for that.
 
-        Args:
-            key: what is worked on.
-            wait: wait for the other process instead.
+        The system frees it at any death.
         """
         lock = FileLock(self.folder / "locks" / f"{key}.lock", timeout=-1 if wait else 0)
         try:

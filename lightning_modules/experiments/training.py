@@ -64,13 +64,8 @@ def train(
 ) -> BaseClassifier:
     """A network trained on the classes of `data`, or on those its callbacks choose.
 
-    Args:
-        data: images.
-        model: arguments of `BaseClassifier`.
-        training: its `trainer`, if any, has arguments of the Trainer.
-        seed: seed of the weights.
-        epochs: how many; None where a callback says.
-        callbacks: of the Trainer.
+    `model` has arguments of `BaseClassifier`, `training["trainer"]` of the Trainer; `epochs` is
+    None where a callback says.
     """
     _quiet()
     module = BaseClassifier(**model, seed=seed)

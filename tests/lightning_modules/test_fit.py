@@ -284,6 +284,11 @@ def test_a_model_of_ones_own_in_yaml(
         (["nosuch"], "nosuch"),
         (["pool", "--config", "nosuch.yaml"], "nosuch.yaml"),
         (["pool", "-m", "9"], r"-m from 1 to 3, the classes of pool, but got 9"),
+        (["pool", "-m", "0"], r"-m from 1 to 3, the classes of pool, but got 0"),
+        (["pool", "--seed", "-1"], "`--seed` to be at least 0"),
+        (["pool", "--data.batch_size=x"], "Expected data.batch_size to be int but got 'x'"),
+        (["pool", "--trainer.max_epochs=x"], "Expected trainer.max_epochs to be int but got 'x'"),
+        (["pool", "--config", "class.yaml"], "did you mean lightning_modules.BaseClassifier?"),
         (["pool", "--schedule", "a,b"], "numbers of classes, as in 6,12,25, but got 'a,b'"),
         (["pool", "--schedule", "2,1"], "rising numbers of classes"),
         (["pool", "--train", "frozen"], "--train frozen with --backbone but got none"),
@@ -307,6 +312,7 @@ def test_errors_are_one_line(
 ) -> None:
     pictures("pool", 3, 3)
     Path("bad.yaml").write_text("data: {init_args: {pathh: x}}")
+    Path("class.yaml").write_text("model: {class_path: lightning_modules.BaseClassifer}")
     Path("bad.ckpt").write_bytes(b"PK\x03\x04\xff\xfe")
     assert main(["fit", *words, *QUICK]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
