@@ -153,11 +153,13 @@ def _together(panels: Sequence[Panel]) -> Figure:
     """One figure of several panels, two in a row."""
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    height = max(panel.height for panel in panels) + 18
+    height = max(panel.height for panel in panels) + 24
     figure, places = new_figure(columns * panels[0].width, rows * height, rows, columns)
     for axes, panel in zip(places, panels, strict=False):
         panel.draw(axes)
-        axes.set_title(printable(panel.title))
+        legend = axes.get_legend()
+        lines = 0 if legend is None else -(-len(legend.get_texts()) // 3)
+        axes.set_title(printable(panel.title), pad=6 + 16 * lines)  # above the legend
         if panel.bare:
             figure.legend(loc="outside lower center", ncols=4)
     for axes in places[len(panels) :]:
@@ -310,6 +312,7 @@ def _ticks(axis: Any, count: int, **options: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 5, 10], **options))
+    axis.set_major_formatter("{x:.6g}")  # no common factor, which would stand in the legend
 
 
 def _counted(axes: Axes, count: int, label: str) -> None:

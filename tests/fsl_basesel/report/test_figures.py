@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 from PIL import Image
 
+import fsl_basesel as fb
 from fsl_basesel.report.figures import save_figures
 from fsl_basesel.report.run import read_run
 from tests.fsl_basesel.report.folders import HOSTILE, selected
@@ -44,3 +45,12 @@ def test_the_same_run_gives_the_same_files(tmp_path):
         save_figures(run, tmp_path / folder, dpi=60)
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_titles_stand_above_the_legends(tmp_path):
+    figure = fb.Selection.load(selected(tmp_path) / "selection.json").plot()
+    figure.canvas.draw()
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        title = axes._left_title.get_window_extent()
+        assert legend is None or title.y0 >= legend.get_window_extent().y1 - 1
