@@ -24,7 +24,7 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.auto import Auto
 from fsl_basesel.selectors.base import seeded
-from fsl_basesel.selectors.dual import solve_dual
+from fsl_basesel.selectors.dual import solve
 from fsl_basesel.selectors.greedy import greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
 
@@ -116,7 +116,7 @@ def _swapped(problem: SelectionProblem) -> np.ndarray:
 
 
 def _certified(problem: SelectionProblem) -> list[int]:
-    return solve_dual(problem, _swapped(problem), gap=1e-4).indices
+    return solve(problem, _swapped(problem), gap=1e-4).indices
 
 
 def _submodlib(problem: SelectionProblem) -> Pick:

@@ -88,6 +88,13 @@ class Limits:
         _require_feasible(limits, p.unselected, p.names)
         return limits
 
+    @classmethod
+    def only_m(cls, problem: SelectionProblem) -> Limits:
+        """Those of a problem without any other limit."""
+        count, one = problem.n_candidates, np.array([NO_LIMIT])
+        nothing = np.zeros(count, np.int64)
+        return cls(problem.m, True, (), np.ones(count), np.inf, nothing, one, 0 * one, ("none",))
+
     @property
     def has_budget(self) -> bool:
         """Whether costs are limited."""

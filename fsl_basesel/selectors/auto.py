@@ -9,7 +9,7 @@ import numpy as np
 
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
-from fsl_basesel.selectors.dual import check_effort, proven
+from fsl_basesel.selectors.dual import check_effort, solve
 from fsl_basesel.selectors.greedy import greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
 
@@ -36,5 +36,5 @@ class Auto(Selector):
         check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        start = np.array(improve_by_swaps(problem, greedy(problem)), np.int64)
-        return proven(problem, start, self.gap, self.max_steps)
+        start = improve_by_swaps(problem, greedy(problem))
+        return solve(problem, start, self.gap, self.max_steps)

@@ -1,42 +1,54 @@
 """The Lagrangian dual: a proof of how good a selection can be, and better selections on the way.
 
-For any threshold t_n >= floor, one per novel class, and any U of size m,
+For any threshold t_n >= floor, one per novel class, any price nu >= 0 of a unit of the budget, and
+any allowed U,
 
-    h(U) <= mean_n t_n + (sum over B_s and the m largest over B_u) of rho_u(t),
+    h(U) <= mean_n t_n + nu * budget + (sum over B_s) of rho_u(t)
+            + best sum over an allowed U of (rho_u(t) - nu * cost_u),
     rho_u(t) = 1/(|N| k) * sum_n max(f[n, u] - t_n, 0) - w_u,
 
-because a top-k mean is at most t + (1/k) * sum of what exceeds t. The right side, D(t), is convex;
-its minimum is the bound of the linear relaxation. `docs/paper.md` has the proof.
+because a top-k mean is at most t + (1/k) * sum of what exceeds t, and nu * (budget - cost(U)) >= 0.
+Without a budget nu is 0; with m as the only limit, the best U are the m largest rho. The right side
+is convex; its minimum is the bound of the linear relaxation. `docs/paper.md` has the proof.
+
+Limits, and signed similarities, leave a gap between that bound and the best set. Branching closes
+it where it can: a class is put in, or left out, the bound is improved for both cases, and the
+larger of the two holds.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from fsl_basesel import checks, topk
+from fsl_basesel.limits import SLACK, Limits
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
 from fsl_basesel.selectors.base import Choice, Selector, largest
-from fsl_basesel.selectors.greedy import greedy, greedy_order, replace_unused
+from fsl_basesel.selectors.greedy import fill, greedy, greedy_order, replace_unused
 from fsl_basesel.selectors.swap import improve_by_swaps
 
 # Scalings of the starting thresholds that are tried; the best one saves dozens of steps.
 START_SCALES = (0.94, 0.96, 0.98, 1.0, 1.02)
 # Steps without progress before the step length is halved and the best thresholds are restored.
 PATIENCE = 15
+BRANCHING = 3  # steps of all branches together, in those of the first bound
+BRANCH_STEPS = 24  # steps for one branch
+BRANCHED = 1_000_000  # entries of the largest matrix without limits that is worth branching
 
 
 @dataclass(frozen=True)
 class LagrangianDual(Selector):
-    """Minimise the dual by deflected subgradient steps, recover selections, fix variables.
+    """Minimise the dual by deflected subgradient steps, recover selections, fix variables, branch.
 
-    Starts from greedy, or from a set given to `solve`. Every top-m set met on the way is itself a
-    selection; the best one, improved by swaps, is returned with the bound. Columns that provably
-    are in no better selection (or in every one) are fixed, which shrinks the work and tightens the
-    bound. Stops at the requested gap.
+    Starts from greedy. Every best set met on the way is itself a selection; the best one, improved
+    by swaps, is returned with the bound. Columns that provably are in no better selection (or in
+    every one) are fixed, which shrinks the work and tightens the bound. Stops at the requested gap.
 
     Attributes:
         gap: Relative gap at which to stop; 0 asks for a proof of optimality.
@@ -54,60 +66,26 @@ class LagrangianDual(Selector):
         check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        return proven(problem, greedy(problem), self.gap, self.max_steps)
+        return solve(problem, greedy(problem), self.gap, self.max_steps)
 
 
-@dataclass(frozen=True)
-class DualResult:
-    """The best selection met, its value, and the proven bound on every selection's value."""
-
-    indices: list[int]
-    value: float
-    upper_bound: float
-    steps: int = 0
-    price: float | None = None
-
-
-def proven(
-    problem: SelectionProblem, start: np.ndarray, gap: float, max_steps: int | None
-) -> Choice:
-    """The best set that the dual of this kind of problem finds, with its bound."""
-    from fsl_basesel.selectors.limited import solve_limited  # it imports this module
-
-    solve = solve_dual if problem.limits is None else solve_limited
-    result = solve(problem, start, gap, max_steps)
-    return Choice(result.indices, result.upper_bound, result.price)
-
-
-def solve_dual(
+def solve(
     problem: SelectionProblem,
-    start: np.ndarray,
+    start: np.ndarray | list[int],
     gap: float = 0.0,
     max_steps: int | None = None,
-) -> DualResult:
+) -> Choice:
     """Bound the optimum and look for better selections, beginning at the set `start`.
 
     Args:
         problem: What to select from.
-        start: A good selection of exactly m columns; the better, the faster.
+        start: A good selection; the better, the faster.
         gap: Relative gap at which to stop.
         max_steps: Most subgradient steps; None is `step_budget(problem)`.
     """
     check_effort(gap, max_steps)
-    search = _Search(problem, np.asarray(start, np.int64))
-    budget = step_budget(problem) if max_steps is None else max_steps
-    for step in range(budget):
-        report("proving a bound", step, budget)
-        if search.closed(gap) or not search.advance():
-            break
-    report("proving a bound", budget, budget)
-    search.polish()
-    return DualResult(
-        indices=greedy_order(problem, search.best_set),
-        value=search.best_value,
-        upper_bound=search.upper_bound,
-        steps=search.steps,
-    )
+    search = _Search(problem, np.asarray(start, np.int64), gap)
+    return search.run(step_budget(problem) if max_steps is None else max_steps)
 
 
 def check_effort(gap: float, max_steps: int | None) -> None:
@@ -125,142 +103,368 @@ def step_budget(problem: SelectionProblem) -> int:
     return int(np.clip(4e9 / (problem.n_candidates * problem.n_novel), 100, 600))
 
 
+@dataclass
+class Node:
+    """A part of all choices: some classes are in, some are out, the others are free.
+
+    Attributes:
+        inside: Columns that are in, besides B_s.
+        free: Columns that may be chosen, ascending.
+        thresholds: The best ones met.
+        price: The best nu met.
+        bound: On the value of every choice of this part.
+        often: How often each free column was in the best set of the last steps, 0 to 1.
+        terms: Columns of the set that the bound belongs to.
+    """
+
+    inside: np.ndarray
+    free: np.ndarray
+    thresholds: np.ndarray
+    price: float
+    bound: float = np.inf
+    often: np.ndarray | None = None
+    terms: np.ndarray | None = None
+
+    def keep(self, which: np.ndarray) -> None:
+        """Leave only some of the free columns."""
+        self.free = self.free[which]
+        self.often = None if self.often is None else self.often[which]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A bound at given thresholds and price, and the allowed set that it belongs to."""
+
+    bound: float
+    scores: np.ndarray
+    top: np.ndarray  # positions in `free`
+    most: np.ndarray
+    least: np.ndarray
+    count: int
+
+
 class _Search:
-    """State of the minimisation: thresholds, direction, fixed columns, best set and bound."""
+    """The best set and its value, and how the bounds of nodes are improved."""
 
-    def __init__(self, problem: SelectionProblem, start: np.ndarray) -> None:
-        self.problem = problem
-        self.inside = np.array(problem.selected, np.int64)  # B_s and columns fixed in
-        self.free = problem.unselected
+    def __init__(self, problem: SelectionProblem, start: np.ndarray, gap: float) -> None:
+        self.problem, self.gap = problem, gap
+        self.limits = Limits.only_m(problem) if problem.limits is None else problem.limits
+        self.selected = np.array(problem.selected, np.int64)
         self.best_set = start
-        members = np.concatenate([self.inside, start])
-        value, _ = problem.state_of(members)
-        self.best_value = problem.value_from(value, members)
-        self.bound = np.inf
-        self.bound_set = start  # the columns whose terms the bound consists of
-        self.steps = 0
-        self.step_length = 1.0
-        self.idle = 0
-        self.fixed_at = np.inf
-        self.thresholds = self._start(value[:, -1])
-        self.best_thresholds = self.thresholds
-        self.direction = np.zeros_like(self.thresholds)
-        self.squared = 0.0  # length of the direction
+        self.best_value = self._value(start)
+        self.budget = self.limits.budget * (1 + SLACK) if self.limits.has_budget else 0.0
+        costs = self.limits.cost[start]
+        usual = float(costs.mean()) if len(costs) and costs.any() else 1.0
+        self.unit = 1.0 / (usual * problem.scale)  # nu in the scale of the thresholds
 
-    @property
-    def upper_bound(self) -> float:
-        """The optimum is the best value met or lies below the bound of what is left."""
-        return self.bound if self.bound - self.best_value > self._rounding() else self.best_value
-
-    def closed(self, gap: float) -> bool:
-        allowed = max(gap, ROUNDING) * abs(self.bound) + self._rounding()
-        return self.bound < np.inf and self.bound - self.best_value <= allowed
-
-    def advance(self) -> bool:
-        """One evaluation and one step; False when nothing more can be gained."""
-        self.steps += 1
-        bound, reduced, top = self._evaluate(self.thresholds)
-        chosen = self.free[top]
-        if bound < self.bound - ROUNDING * abs(bound):
-            self.bound, self.best_thresholds, self.idle = bound, self.thresholds, 0
-            self.bound_set = self._with_fixed(chosen)
-        else:
-            self.idle += 1
-        if self.idle == 0 or self.steps % 5 == 0:
-            self._recover(self._with_fixed(chosen))
-        if self._fix(bound, reduced, top):
-            return True
-        if self.idle >= PATIENCE:
-            self.step_length /= 2
-            self.idle = 0
-            self.thresholds = self.best_thresholds
-            self.direction = np.zeros_like(self.direction)
-            return self.step_length > 1e-4
-        return self._step(bound, chosen)
-
-    def polish(self) -> None:
-        """A swap pass on the best set, which the dual does not look at class by class.
-
-        Where that leaves classes nobody needs, others that add nothing either take their places.
-        """
-        better = np.array(improve_by_swaps(self.problem, self.best_set), np.int64)
-        self._recover(better)
+    def run(self, steps: int) -> Choice:
+        root = self._root()
+        self._improve_bound(root, steps, "proving a bound")
+        report("proving a bound", steps, steps)
+        price = self._price(root.thresholds) if self.limits.has_budget else None
+        self._recover(improve_by_swaps(self.problem, self.best_set))
+        nodes = self._branch(root, BRANCHING * steps) if self._worth_branching() else [root]
+        # Where classes are left that nobody needs, others that add nothing either take their place.
         self.best_set = replace_unused(self.problem, self.best_set)
-        self.best_value = max(self.best_value, self._value_of(self.best_set))
+        self.best_value = max(self.best_value, self._value(self.best_set))
+        left = (one for one in nodes if one.bound - self.best_value > self._rounding(one))
+        bound = max([self.best_value, *(one.bound for one in left)])
+        return Choice(greedy_order(self.problem, self.best_set), bound, price)
 
-    def _start(self, kth: np.ndarray) -> np.ndarray:
-        floor = self.problem.floor
-        tries = [floor + scale * (kth - floor) for scale in START_SCALES]
-        return min(tries, key=lambda thresholds: self._evaluate(thresholds)[0])
-
-    def _count(self) -> int:
-        """How many of the free columns are still to be chosen."""
-        return self.problem.m - (len(self.inside) - len(self.problem.selected))
-
-    def _evaluate(self, thresholds: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """D(t), rho of the free columns, and the positions of the largest of them."""
+    def _worth_branching(self) -> bool:
+        """With limits, or signed similarities, whose bounds are looser, if steps are cheap."""
         problem = self.problem
-        both = np.concatenate([self.free, self.inside])
-        gains, mean = problem.gains_and_mean(thresholds, both)
-        reduced, inside = gains[: len(self.free)], gains[len(self.free) :]
-        top = largest(reduced, self._count())
-        bound = mean + float(reduced[top].sum())
-        if len(self.inside):
-            bound += float(inside.sum())
-        return bound, reduced, top
+        small = problem.n_novel * problem.n_candidates <= BRANCHED
+        return problem.limits is not None or (problem.floor < 0.0 and small)
 
-    def _step(self, bound: float, chosen: np.ndarray) -> bool:
-        problem = self.problem
-        chosen = np.concatenate([self.inside, chosen])
-        above = topk.count_above(problem.by_candidate, chosen, self.thresholds)
-        subgradient = problem.row_weights * (problem.k - above) / problem.scale
-        # Deflection (Camerini, Fratta, Maffioli 1975): turn away from the last direction where the
-        # two disagree, which stops the zigzag of plain subgradient steps.
-        against = problem.rows.sum_of(self.direction * subgradient)
-        weight = -1.5 * against / self.squared if against < 0 else 0.0
-        self.direction = subgradient + weight * self.direction
-        self.squared = problem.rows.sum_of(self.direction * self.direction)
-        if self.squared == 0.0:
-            return False  # a zero subgradient: the dual is at its minimum
-        stride = self.step_length * (bound - self.best_value) / self.squared
-        self.thresholds = np.maximum(problem.floor, self.thresholds - stride * self.direction)
-        return True
+    def _branch(self, root: Node, steps: int) -> list[Node]:
+        """Parts that together hold every better choice, the one with the largest bound split."""
+        numbers = itertools.count()
+        waiting = [(-root.bound, next(numbers), root)]
+        left = steps
+        while waiting and left > 0 and not self._closed(waiting[0][2], self.gap):
+            node = heapq.heappop(waiting)[2]
+            report("branching", steps - left, steps)
+            for child in self._branches(node):
+                left -= self._improve_bound(child, min(BRANCH_STEPS, left), None)
+                if child.bound > -np.inf and not self._closed(child, 0.0):
+                    heapq.heappush(waiting, (-child.bound, next(numbers), child))
+        report("branching", steps, steps)
+        return [node for *_, node in waiting]
 
-    def _rounding(self) -> float:
-        return self.problem.rounding(self.best_set, self.bound_set)
+    def _price(self, thresholds: np.ndarray) -> float:
+        """The nu that gives the best bound with these thresholds, no class being fixed.
 
-    def _with_fixed(self, chosen: np.ndarray) -> np.ndarray:
-        return np.concatenate([self.inside[len(self.problem.selected) :], chosen])
-
-    def _recover(self, candidate_set: np.ndarray) -> None:
-        value = self._value_of(candidate_set)
-        if value > self.best_value:
-            self.best_value, self.best_set = value, candidate_set
-
-    def _value_of(self, candidate_set: np.ndarray) -> float:
-        selected = np.array(self.problem.selected, np.int64)
-        return self.problem.value_of(np.concatenate([selected, candidate_set]))
-
-    def _fix(self, bound: float, reduced: np.ndarray, top: np.ndarray) -> bool:
-        """Fix columns that every better selection has, or none has; True if any was fixed.
-
-        Forcing column u in (or out) lowers D by the difference to the column it displaces. If that
-        falls below the best value met, no selection better than that one has u in (or out).
+        With it, a further unit of the budget raises that bound by nu, and the optimum by no more.
         """
-        chosen = self._with_fixed(self.free[top])
-        slack = bound - self.best_value + ROUNDING * abs(bound)
-        slack += self.problem.rounding(self.best_set, chosen)
-        if slack > 0.9 * self.fixed_at or not 0 < len(top) < len(self.free):
+        include = np.array(self.limits.include, np.int64)
+        node = Node(include, np.setdiff1d(self.problem.unselected, include), thresholds, 0.0)
+
+        def at(price: float) -> tuple[float, bool]:
+            point = self._evaluate(node, thresholds, price)
+            chosen = np.concatenate([include, node.free[point.top]])
+            return point.bound, self.limits.affords(self.limits.spent(chosen))
+
+        best, low, high = (at(0.0)[0], 0.0), 0.0, self.unit
+        if at(0.0)[1]:
+            return 0.0
+        while not at(high)[1] and high < 1e300:
+            low, high = high, 4 * high
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            bound, affordable = at(middle)
+            best = min(best, (bound, middle))
+            low, high = (low, middle) if affordable else (middle, high)
+        return best[1]
+
+    def _root(self) -> Node:
+        problem, limits = self.problem, self.limits
+        inside = np.array(limits.include, np.int64)
+        free = np.setdiff1d(problem.unselected, inside)
+        value, _ = problem.state_of(np.concatenate([self.selected, self.best_set]))
+        kth = value[:, -1]
+        prices = [0.0]
+        if limits.has_budget:
+            outside = np.setdiff1d(free, self.best_set)
+            ratio = problem.gains_over(kth, outside) / np.maximum(limits.cost[outside], 1e-300)
+            finite = np.sort(ratio[np.isfinite(ratio) & (ratio > 0)])[::-1]
+            if len(finite):
+                usual = float(finite[min(2, len(finite) - 1)])
+                prices += [0.5 * usual, usual, 2.0 * usual]
+        node = Node(inside, free, kth, 0.0)
+        self._tighten(node)
+        tries = [
+            (problem.floor + scale * (kth - problem.floor), price)
+            for scale in START_SCALES
+            for price in prices
+        ]
+        node.thresholds, node.price = min(tries, key=lambda at: self._evaluate(node, *at).bound)
+        return node
+
+    def _closed(self, node: Node, gap: float) -> bool:
+        """Whether nothing in this part is better than the best set, but for rounding and gap."""
+        allowed = max(gap, ROUNDING) * abs(node.bound) + self._rounding(node)
+        return node.bound < np.inf and node.bound - self.best_value <= allowed
+
+    def _rounding(self, node: Node, terms: np.ndarray | None = None) -> float:
+        if terms is None:
+            terms = self.best_set if node.terms is None else node.terms
+        price = node.price * self.limits.spent(terms) if self.limits.has_budget else 0.0
+        return self.problem.rounding(self.best_set, terms) + ROUNDING * price
+
+    def _evaluate(self, node: Node, thresholds: np.ndarray, price: float) -> Point:
+        problem, limits = self.problem, self.limits
+        fixed = np.concatenate([self.selected, node.inside])
+        gains, mean = problem.gains_and_mean(thresholds, np.concatenate([node.free, fixed]))
+        scores, inside = gains[: len(node.free)], gains[len(node.free) :]
+        if limits.has_budget:
+            scores = scores - price * limits.cost[node.free]
+        have = limits.counts(node.inside)
+        most, least = limits.most - have, np.maximum(limits.least - have, 0)
+        count = limits.m - len(node.inside)
+        if problem.limits is None:
+            top = largest(scores, min(count, len(scores)))
+        else:
+            top = limits.best(scores, node.free, count, most, least)
+        bound = mean + float(scores[top].sum())
+        if len(fixed):
+            bound += float(inside.sum())
+        if limits.has_budget:
+            bound += price * (self.budget - limits.spent(node.inside))
+        return Point(bound, scores, top, most, least, count)
+
+    def _possible(self, node: Node) -> bool:
+        """Whether any choice of this part keeps to the limits."""
+        limits = self.limits
+        have, there = limits.counts(node.inside), limits.counts(node.free)
+        count = limits.m - len(node.inside)
+        need = np.maximum(limits.least - have, 0)
+        reach = np.minimum(there, limits.most - have)
+        if count < need.sum() or (reach < need).any() or (limits.exact and reach.sum() < count):
             return False
-        self.fixed_at = slack
-        in_top = np.zeros(len(self.free), bool)
-        in_top[top] = True
-        last_in, first_out = reduced[in_top].min(), reduced[~in_top].max()
-        slack = slack + ROUNDING * np.abs(self.problem.modular[self.free])
-        must_leave = ~in_top & (last_in - reduced > slack)
-        must_stay = in_top & (reduced - first_out > slack)
-        if not (must_leave.any() or must_stay.any()):
+        return not limits.has_budget or limits.affords(limits.spent(node.inside))
+
+    def _tighten(self, node: Node) -> None:
+        """Leave out what cannot be added: too expensive, or too many of its group or at all."""
+        limits = self.limits
+        keep = (limits.counts(node.inside) < limits.most)[limits.group[node.free]]
+        if len(node.inside) >= limits.m:
+            keep[:] = False
+        if limits.has_budget:
+            room = limits.budget * (1 + SLACK) - limits.spent(node.inside)
+            keep &= limits.cost[node.free] <= room + SLACK * limits.budget
+        if not keep.all():
+            node.keep(keep)
+
+    def _improve_bound(self, node: Node, steps: int, task: str | None) -> int:
+        """Subgradient steps from the node's thresholds; returns how many were made."""
+        problem, limits = self.problem, self.limits
+        thresholds, price = node.thresholds, node.price
+        direction, price_direction = np.zeros_like(thresholds), 0.0
+        length, idle, fixed_at, size = 1.0, 0, np.inf, 0.0
+        for step in range(steps):
+            if task is not None:
+                report(task, step, steps)
+            if not self._possible(node):
+                node.bound = -np.inf
+                return step
+            at = self._evaluate(node, thresholds, price)
+            chosen = np.concatenate([node.inside, node.free[at.top]])
+            if at.bound < node.bound - ROUNDING * abs(at.bound):
+                node.bound, node.thresholds, node.price = at.bound, thresholds, price
+                node.terms, idle = chosen, 0
+            else:
+                idle += 1
+            if idle == 0 or (step + 1) % 5 == 0:
+                self._recover(self._repaired(chosen, thresholds))
+            if self._closed(node, self.gap):
+                return step + 1
+            often = np.zeros(len(node.free))
+            often[at.top] = 1.0
+            old = often if node.often is None or len(node.often) != len(often) else node.often
+            node.often = 0.8 * old + 0.2 * often
+            slack = at.bound - self.best_value + ROUNDING * abs(at.bound)
+            slack += self._rounding(node, chosen)
+            if slack <= 0.9 * fixed_at and (0 < len(at.top) < len(node.free) or not limits.exact):
+                fixed_at = slack
+                if self._fix(node, at, slack):
+                    continue
+            if idle >= PATIENCE:
+                length, idle = length / 2, 0
+                thresholds, price = node.thresholds, node.price
+                direction, price_direction = np.zeros_like(thresholds), 0.0
+                if length < 1e-4:
+                    return step + 1
+                continue
+            members = np.concatenate([self.selected, chosen])
+            above = topk.count_above(problem.by_candidate, members, thresholds)
+            gradient = problem.row_weights * (problem.k - above) / problem.scale
+            price_gradient = 0.0
+            if limits.has_budget:
+                price_gradient = (self.budget - limits.spent(chosen)) * self.unit
+                if price == 0.0 and price_gradient > 0.0:
+                    price_gradient = 0.0  # nu stays at 0
+            # Deflection (Camerini, Fratta, Maffioli 1975): turn away from the last direction where
+            # the two disagree, which stops the zigzag of plain subgradient steps.
+            against = problem.rows.sum_of(direction * gradient) + price_direction * price_gradient
+            weight = -1.5 * against / size if against < 0 else 0.0
+            direction = gradient + weight * direction
+            price_direction = price_gradient + weight * price_direction
+            size = problem.rows.sum_of(direction * direction) + price_direction**2
+            if size == 0.0:
+                return step + 1  # a zero subgradient: the dual is at its minimum
+            stride = length * max(at.bound - self.best_value, 0.0) / size
+            thresholds = np.maximum(problem.floor, thresholds - stride * direction)
+            price = max(0.0, price - stride * price_direction * self.unit)
+        return steps
+
+    def _fix(self, node: Node, at: Point, slack: float) -> bool:
+        """Fix columns that every better choice of this part has, or none has; True if any was.
+
+        Forcing a column in (or out) lowers the bound by an exchange. If that falls below the best
+        value met, no choice better than that one has the column in (or out).
+        """
+        loss_in, loss_out, inside = exchange_losses(self.limits, node.free, at)
+        own = ROUNDING * np.abs(self.problem.modular[node.free])
+        own = own + ROUNDING * node.price * self.limits.cost[node.free]
+        leave = ~inside & (loss_in > slack + own)
+        stay = inside & (loss_out > slack + own)
+        if not (leave.any() or stay.any()):
             return False
-        self.inside = np.concatenate([self.inside, self.free[must_stay]])
-        self.free = self.free[~(must_leave | must_stay)]
+        node.inside = np.concatenate([node.inside, node.free[stay]])
+        node.keep(~(leave | stay))
+        if self._possible(node):
+            self._tighten(node)
         return True
+
+    def _branches(self, node: Node) -> list[Node]:
+        """The node cut in two by the free class that the steps could least decide on."""
+        if not len(node.free) or node.often is None:
+            return []
+        at = self._evaluate(node, node.thresholds, node.price)
+        size = np.abs(at.scores + node.price * self.limits.cost[node.free])
+        doubt = np.minimum(node.often, 1.0 - node.often) * (size + 1e-300)
+        if not doubt.any():
+            loss_in, loss_out, inside = exchange_losses(self.limits, node.free, at)
+            doubt = -np.where(inside, loss_out, loss_in)
+        pick = int(doubt.argmax())
+        others = np.delete(node.free, pick)
+        often = np.delete(node.often, pick)
+        children = []
+        for more in (node.free[pick : pick + 1], node.free[:0]):
+            child = Node(
+                np.concatenate([node.inside, more]),
+                others,
+                node.thresholds,
+                node.price,
+                node.bound,
+                often,
+                node.terms,
+            )
+            if self._possible(child):
+                self._tighten(child)
+                children.append(child)
+        return children
+
+    def _repaired(self, chosen: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+        """An allowed set near `chosen`, which keeps to all limits but perhaps the budget."""
+        limits = self.limits
+        if not limits.has_budget:
+            return chosen
+        kept = chosen
+        if not limits.affords(limits.spent(kept)):
+            worth = self.problem.gains_over(thresholds, kept) / np.maximum(
+                limits.cost[kept], 1e-300
+            )
+            counts = limits.counts(kept)
+            must = set(limits.include)
+            gone: set[int] = set()
+            spent = limits.spent(kept)
+            for u in kept[np.argsort(worth, kind="stable")].tolist():
+                if limits.affords(spent):
+                    break
+                group = limits.group[u]
+                if u not in must and counts[group] > limits.least[group] and limits.cost[u] > 0:
+                    gone.add(u)
+                    counts[group] -= 1
+                    spent -= float(limits.cost[u])
+            kept = np.array([u for u in kept.tolist() if u not in gone], np.int64)
+            if limits.fault(kept.tolist()) is not None:
+                return self.best_set
+        return fill(self.problem, kept)
+
+    def _recover(self, candidate_set: np.ndarray | list[int]) -> None:
+        found = np.asarray(candidate_set, np.int64)
+        value = self._value(found)
+        if value > self.best_value:
+            self.best_value, self.best_set = value, found
+
+    def _value(self, chosen: np.ndarray) -> float:
+        return self.problem.value_of(np.concatenate([self.selected, chosen]))
+
+
+def exchange_losses(
+    limits: Limits, free: np.ndarray, at: Point
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the sum of scores loses at least if a column is forced in, or out; and which are in.
+
+    Allowed sets are the bases of a matroid, so forcing one column costs one exchange.
+    """
+    inside = np.zeros(len(free), bool)
+    inside[at.top] = True
+    group, scores = limits.group[free], at.scores
+    counts = np.bincount(group[inside], minlength=len(at.most))
+    worst_in = np.full(len(at.most), np.inf)  # of each group
+    np.minimum.at(worst_in, group[inside], scores[inside])
+    best_out = np.full(len(at.most), -np.inf)
+    np.maximum.at(best_out, group[~inside], scores[~inside])
+    spare, room = counts > at.least, counts < at.most
+    worst_spare = worst_in[spare].min(initial=np.inf)
+    best_room = best_out[room].max(initial=-np.inf)
+    if not limits.exact:
+        best_room = max(best_room, 0.0)  # nobody takes the place
+        if len(at.top) < at.count:
+            worst_spare = min(worst_spare, 0.0)  # there is a place
+    partner_in = np.where(room[group], np.minimum(worst_in[group], worst_spare), worst_in[group])
+    partner_out = np.where(spare[group], np.maximum(best_out[group], best_room), best_out[group])
+    return partner_in - scores, scores - partner_out, inside
