@@ -16,86 +16,66 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsl_basesel.backbones import load_backbone
-    from fsl_basesel.bounds import Certificate, certify, upper_bound
-    from fsl_basesel.data.pool import ClassPool
-    from fsl_basesel.errors import InputError
-    from fsl_basesel.photographs import EmbeddingJob, embed, embed_texts
-    from fsl_basesel.problem import SelectionProblem
-    from fsl_basesel.selecting import FrontierRow, frontier, select, select_grid
-    from fsl_basesel.selection import Explanation, Selection
-    from fsl_basesel.selectors import (
-        Auto,
-        Choice,
-        ContinuousDoubleGreedy,
-        DomainSimilarity,
-        GreedyOnNovelClass,
-        GreedyOnTarget,
-        KMedoids,
-        LagrangianDual,
-        PaperRule,
-        RandomGreedy,
-        RandomSelection,
-        Selector,
-        WithSwaps,
-        methods,
-        register,
-    )
-    from fsl_basesel.similarity import ClassCentroids, class_centroids
+    from fsl_basesel.backbones import load_backbone as load_backbone
+    from fsl_basesel.bounds import Certificate as Certificate
+    from fsl_basesel.bounds import certify as certify
+    from fsl_basesel.bounds import upper_bound as upper_bound
+    from fsl_basesel.data.pool import ClassPool as ClassPool
+    from fsl_basesel.errors import InputError as InputError
+    from fsl_basesel.photographs import EmbeddingJob as EmbeddingJob
+    from fsl_basesel.photographs import embed as embed
+    from fsl_basesel.photographs import embed_texts as embed_texts
+    from fsl_basesel.problem import SelectionProblem as SelectionProblem
+    from fsl_basesel.selecting import frontier as frontier
+    from fsl_basesel.selecting import select as select
+    from fsl_basesel.selecting import select_grid as select_grid
+    from fsl_basesel.selection import Explanation as Explanation
+    from fsl_basesel.selection import Selection as Selection
+    from fsl_basesel.selectors import methods as methods
+    from fsl_basesel.selectors import register as register
+    from fsl_basesel.selectors.auto import Auto as Auto
+    from fsl_basesel.selectors.base import Choice as Choice
+    from fsl_basesel.selectors.base import Selector as Selector
+    from fsl_basesel.selectors.domain_similarity import DomainSimilarity as DomainSimilarity
+    from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy as ContinuousDoubleGreedy
+    from fsl_basesel.selectors.dual import LagrangianDual as LagrangianDual
+    from fsl_basesel.selectors.greedy import GreedyOnTarget as GreedyOnTarget
+    from fsl_basesel.selectors.greedy_novel import GreedyOnNovelClass as GreedyOnNovelClass
+    from fsl_basesel.selectors.kmedoids import KMedoids as KMedoids
+    from fsl_basesel.selectors.paper_rule import PaperRule as PaperRule
+    from fsl_basesel.selectors.random_greedy import RandomGreedy as RandomGreedy
+    from fsl_basesel.selectors.random_selection import RandomSelection as RandomSelection
+    from fsl_basesel.selectors.swap import WithSwaps as WithSwaps
+    from fsl_basesel.similarity import ClassCentroids as ClassCentroids
+    from fsl_basesel.similarity import class_centroids as class_centroids
 
 _NAMES = {
+    "backbones": ("load_backbone",),
     "bounds": ("Certificate", "certify", "upper_bound"),
     "data.pool": ("ClassPool",),
     "errors": ("InputError",),
-    "backbones": ("load_backbone",),
     "photographs": ("EmbeddingJob", "embed", "embed_texts"),
     "problem": ("SelectionProblem",),
-    "selecting": ("FrontierRow", "frontier", "select", "select_grid"),
+    "selecting": ("frontier", "select", "select_grid"),
     "selection": ("Explanation", "Selection"),
-    "selectors": (
-        *("Auto", "Choice", "ContinuousDoubleGreedy", "DomainSimilarity", "GreedyOnNovelClass"),
-        *("GreedyOnTarget", "KMedoids", "LagrangianDual", "PaperRule", "RandomGreedy"),
-        *("RandomSelection", "Selector", "WithSwaps", "methods", "register"),
-    ),
+    "selectors": ("methods", "register"),
+    "selectors.auto": ("Auto",),
+    "selectors.base": ("Choice", "Selector"),
+    "selectors.domain_similarity": ("DomainSimilarity",),
+    "selectors.double_greedy": ("ContinuousDoubleGreedy",),
+    "selectors.dual": ("LagrangianDual",),
+    "selectors.greedy": ("GreedyOnTarget",),
+    "selectors.greedy_novel": ("GreedyOnNovelClass",),
+    "selectors.kmedoids": ("KMedoids",),
+    "selectors.paper_rule": ("PaperRule",),
+    "selectors.random_greedy": ("RandomGreedy",),
+    "selectors.random_selection": ("RandomSelection",),
+    "selectors.swap": ("WithSwaps",),
     "similarity": ("ClassCentroids", "class_centroids"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "Auto",
-    "Certificate",
-    "Choice",
-    "ClassCentroids",
-    "ClassPool",
-    "ContinuousDoubleGreedy",
-    "DomainSimilarity",
-    "EmbeddingJob",
-    "Explanation",
-    "FrontierRow",
-    "GreedyOnNovelClass",
-    "GreedyOnTarget",
-    "InputError",
-    "KMedoids",
-    "LagrangianDual",
-    "PaperRule",
-    "RandomGreedy",
-    "RandomSelection",
-    "Selection",
-    "SelectionProblem",
-    "Selector",
-    "WithSwaps",
-    "certify",
-    "class_centroids",
-    "embed",
-    "embed_texts",
-    "frontier",
-    "load_backbone",
-    "methods",
-    "register",
-    "select",
-    "select_grid",
-    "upper_bound",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from fsl_basesel.bounds import price_of
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.progress import Listener, listening
-from fsl_basesel.selection import Selection, relative_gap
+from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import selector_of
 from fsl_basesel.selectors.base import Seed, Selector, seeded
 
@@ -111,31 +111,6 @@ def select_grid(
         ]
 
 
-@dataclasses.dataclass(frozen=True)
-class FrontierRow:
-    """One point of a curve of value against budget or m.
-
-    Attributes:
-        limit: The budget, or m.
-        value: h of the choice.
-        upper_bound: No choice within this limit has a larger h.
-        gap: As of a `Selection`.
-        classes: How many were chosen.
-        spent: What they cost, None without a budget.
-        nu: By how much a further unit of the budget raises the bound at most.
-        selection: The choice itself.
-    """
-
-    limit: float
-    value: float
-    upper_bound: float | None
-    gap: float | None
-    classes: int
-    spent: float | None
-    nu: float | None
-    selection: Selection
-
-
 def frontier(
     problem: SelectionProblem,
     budgets: Sequence[float] | None = None,
@@ -143,7 +118,7 @@ def frontier(
     method: str | Selector = "auto",
     seed: Seed = 0,
     progress: Listener | None = None,
-) -> list[FrontierRow]:
+) -> dict[float, Selection]:
     """What more budget, or more classes, would buy: value and bound for each of them.
 
     A choice within a small budget is one within a larger budget, too: values never fall along the
@@ -158,49 +133,34 @@ def frontier(
         progress: As for `select`.
 
     Returns:
-        One row for each limit, from the smallest to the largest.
+        The selection of each limit, from the smallest to the largest.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=1, k=1)
-        >>> [(row.limit, round(row.value, 2), row.gap) for row in frontier(problem, ms=[1, 2])]
-        [(1, 0.6, 0.0), (2, 0.85, 0.0)]
+        >>> {m: (round(one.value, 2), one.gap) for m, one in frontier(problem, ms=[1, 2]).items()}
+        {1: (0.6, 0.0), 2: (0.85, 0.0)}
     """
     if (budgets is None) == (ms is None):
         raise InputError("Expected either `budgets` or `ms` but got both or neither.")
     limits: list[Any] = sorted(set(budgets if budgets is not None else ms or ()))
     name = "m" if budgets is None else "budget"
-    problems = [problem.replace(**{name: limit}) for limit in limits]
     found: list[Selection] = []
     with listening(progress):
-        for each in problems:
+        for limit in limits:
+            each = problem.replace(**{name: limit})
             selection = select(each, method, seed)
-            if found and budgets is not None and found[-1].value > selection.value:
-                selection = dataclasses.replace(
-                    Selection.of(each, found[-1].indices, method=selection.method),
-                    upper_bound=selection.upper_bound,
-                    nu=selection.nu,
-                )
+            if budgets is not None and found and found[-1].value > selection.value:
+                before = Selection.of(each, found[-1].indices, method=selection.method)
+                bound, nu = selection.upper_bound, selection.nu
+                selection = dataclasses.replace(before, upper_bound=bound, nu=nu)
             found.append(selection)
     if budgets is not None:
         for at in range(len(found) - 1, 0, -1):
             bound, smaller = found[at].upper_bound, found[at - 1].upper_bound
             if bound is not None and (smaller is None or bound < smaller):
                 found[at - 1] = dataclasses.replace(found[at - 1], upper_bound=bound)
-    return [
-        FrontierRow(
-            limit=limit,
-            value=one.value,
-            upper_bound=one.upper_bound,
-            gap=None
-            if one.upper_bound is None
-            else relative_gap(one.value, one.upper_bound, problem.floor),
-            classes=len(one.indices),
-            spent=one.spent,
-            nu=one.nu,
-            selection=one if one.upper_bound is None else one.certified(one.upper_bound),
-        )
-        for limit, one in zip(limits, found, strict=True)
-    ]
+    proven = (one if one.upper_bound is None else one.certified(one.upper_bound) for one in found)
+    return dict(zip(limits, proven, strict=True))
 
 
 def with_certificate(problem: SelectionProblem, selection: Selection) -> Selection:

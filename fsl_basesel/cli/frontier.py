@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from fsl_basesel.errors import InputError
 if TYPE_CHECKING:
     from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.problem import SelectionProblem
-    from fsl_basesel.selecting import FrontierRow
+    from fsl_basesel.selection import Selection
 
 EXAMPLES = """\
 examples:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_rows(
-    console: PlainConsole, problem: SelectionProblem, rows: Sequence[FrontierRow], title: str
+    console: PlainConsole, problem: SelectionProblem, rows: Mapping[float, Selection], title: str
 ) -> None:
     """A line for each limit."""
     from fsl_basesel.cli.screen import new_table
@@ -88,10 +88,10 @@ def print_rows(
         f"{len(problem.unselected)} candidates for {problem.n_novel} novel classes, k = {problem.k}"
     )
     table = new_table(title, "classes", "spent", "value", "bound", "gap", "next unit")
-    for row in rows:
+    for limit, row in rows.items():
         table.add_row(
-            f"{row.limit:g}",
-            str(row.classes),
+            f"{limit:g}",
+            str(len(row.indices)),
             "-" if row.spent is None else f"{row.spent:g}",
             f"{row.value:.6f}",
             "-" if row.upper_bound is None else f"{row.upper_bound:.6f}",
@@ -102,22 +102,32 @@ def print_rows(
     console.print("next unit: the most by which one more unit of the budget raises the bound")
 
 
-def as_text(rows: Sequence[FrontierRow], format: str) -> str:
+def as_text(rows: Mapping[float, Selection], format: str) -> str:
     """The curve as CSV (a line per limit), or as JSON with the chosen classes."""
     import json
 
     from fsl_basesel.files.writing import csv_text
 
-    columns = ("limit", "classes", "spent", "value", "upper_bound", "gap", "nu")
-    lines = [{name: getattr(row, name) for name in columns} for row in rows]
+    lines: list[dict[str, object]] = [
+        {
+            "limit": limit,
+            "classes": len(row.indices),
+            "spent": row.spent,
+            "value": row.value,
+            "upper_bound": row.upper_bound,
+            "gap": row.gap,
+            "nu": row.nu,
+        }
+        for limit, row in rows.items()
+    ]
     if format == "csv":
         return csv_text(lines)
-    for line, row in zip(lines, rows, strict=True):
-        line["names"] = row.selection.names
+    for line, row in zip(lines, rows.values(), strict=True):
+        line["names"] = row.names
     return json.dumps({"rows": lines}, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def draw(path: Path, rows: Sequence[FrontierRow], title: str) -> None:
+def draw(path: Path, rows: Mapping[float, Selection], title: str) -> None:
     """Value and bound against the limit."""
     from matplotlib import rc_context
 
@@ -127,9 +137,9 @@ def draw(path: Path, rows: Sequence[FrontierRow], title: str) -> None:
 
     with rc_context(STYLE):
         figure, (axes,) = new_figure(360, 240)
-        limits = [row.limit for row in rows]
-        bounds = [(row.limit, row.upper_bound) for row in rows if row.upper_bound is not None]
-        axes.plot(limits, [row.value for row in rows], "o-", color=COLOUR[CHOSEN], label="value")
+        bounds = [(limit, row.upper_bound) for limit, row in rows.items() if row.upper_bound]
+        values = [row.value for row in rows.values()]
+        axes.plot(list(rows), values, "o-", color=COLOUR[CHOSEN], label="value")
         if bounds:
             axes.plot(*zip(*bounds, strict=True), "_", ms=12, color=INK, label="proven bound")
         axes.set_xlabel(title)

@@ -25,7 +25,7 @@ from fsl_basesel.errors import InputError
 if TYPE_CHECKING:
     from fsl_basesel.photographs import EmbeddingJob
     from fsl_basesel.selection import Selection
-    from fsl_basesel.selectors import Selector
+    from fsl_basesel.selectors.base import Selector
 
 FORMATS = ("json", "csv", "txt")
 EXAMPLES = """\

@@ -7,70 +7,26 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
-    from fsl_basesel.selectors.auto import Auto
-    from fsl_basesel.selectors.base import Choice, Selector
-    from fsl_basesel.selectors.domain_similarity import DomainSimilarity
-    from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy
-    from fsl_basesel.selectors.dual import LagrangianDual
-    from fsl_basesel.selectors.greedy import GreedyOnTarget
-    from fsl_basesel.selectors.greedy_novel import GreedyOnNovelClass
-    from fsl_basesel.selectors.kmedoids import KMedoids
-    from fsl_basesel.selectors.paper_rule import PaperRule
-    from fsl_basesel.selectors.random_greedy import RandomGreedy
-    from fsl_basesel.selectors.random_selection import RandomSelection
-    from fsl_basesel.selectors.swap import WithSwaps
+    from fsl_basesel.selectors.base import Selector
 
-# Class -> file, and the name of the method; those without a name take arguments.
-FILES = {
-    "Auto": ("auto", "auto"),
-    "PaperRule": ("paper_rule", "paper"),
-    "GreedyOnNovelClass": ("greedy_novel", "greedy-novel"),
-    "GreedyOnTarget": ("greedy", "greedy-target"),
-    "RandomGreedy": ("random_greedy", "random-greedy"),
-    "ContinuousDoubleGreedy": ("double_greedy", "double-greedy"),
-    "LagrangianDual": ("dual", "dual"),
-    "RandomSelection": ("random_selection", "random"),
-    "DomainSimilarity": ("domain_similarity", "domsim"),
-    "KMedoids": ("kmedoids", "kmedoids"),
-    "WithSwaps": ("swap", None),
-    "Selector": ("base", None),
-    "Choice": ("base", None),
-}
-
+# Each method's file and class; a selector of the user's own is there as a class.
 _by_name: dict[str, str | type[Selector]] = {
-    name: kind for kind, (_, name) in FILES.items() if name
+    "auto": "auto.Auto",
+    "paper": "paper_rule.PaperRule",
+    "greedy-novel": "greedy_novel.GreedyOnNovelClass",
+    "greedy-target": "greedy.GreedyOnTarget",
+    "random-greedy": "random_greedy.RandomGreedy",
+    "double-greedy": "double_greedy.ContinuousDoubleGreedy",
+    "dual": "dual.LagrangianDual",
+    "random": "random_selection.RandomSelection",
+    "domsim": "domain_similarity.DomainSimilarity",
+    "kmedoids": "kmedoids.KMedoids",
 }
-
-__all__ = [
-    "Auto",
-    "Choice",
-    "ContinuousDoubleGreedy",
-    "DomainSimilarity",
-    "GreedyOnNovelClass",
-    "GreedyOnTarget",
-    "KMedoids",
-    "LagrangianDual",
-    "PaperRule",
-    "RandomGreedy",
-    "RandomSelection",
-    "Selector",
-    "WithSwaps",
-    "methods",
-    "register",
-    "selector_class",
-    "selector_of",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in FILES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{FILES[name][0]}"), name)
 
 
 def methods() -> list[str]:
@@ -92,17 +48,18 @@ def register(selector: type[Selector]) -> type[Selector]:
 
     Example:
         >>> import fsl_basesel as fb
-        >>> from fsl_basesel.selectors import Choice
         >>> @fb.register
         ... class First(fb.Selector):
         ...     name, guarantee = "first", "none"
         ...
         ...     def choose(self, problem, generator):
-        ...         return Choice(problem.unselected[: problem.m].tolist())
+        ...         return fb.Choice(problem.unselected[: problem.m].tolist())
         >>> fb.select(fb.SelectionProblem([[0.2, 0.9]], m=1, k=1), "first").indices
         [0]
     """
-    if not (inspect.isclass(selector) and issubclass(selector, __getattr__("Selector"))):
+    from fsl_basesel.selectors.base import Selector
+
+    if not (inspect.isclass(selector) and issubclass(selector, Selector)):
         raise InputError(f"Expected a subclass of Selector but got {selector!r}.")
     name = getattr(selector, "name", None)
     if not isinstance(name, str) or not getattr(selector, "guarantee", None):
@@ -121,7 +78,7 @@ def register(selector: type[Selector]) -> type[Selector]:
 
 def _identity(selector: str | type[Selector]) -> str:
     if isinstance(selector, str):
-        return f"{__name__}.{FILES[selector][0]}.{selector}"
+        return f"{__name__}.{selector}"
     return f"{selector.__module__}.{selector.__qualname__}"
 
 
@@ -133,11 +90,14 @@ def selector_class(method: str) -> type[Selector]:
             f"{method!r}."
         )
     found = _by_name[method]
-    return __getattr__(found) if isinstance(found, str) else found
+    if not isinstance(found, str):
+        return found
+    module, name = found.split(".")
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def selector_of(method: str | Selector) -> Selector:
     """The selector of a name with its default settings, or the selector itself."""
-    if isinstance(method, __getattr__("Selector")):
-        return method  # type: ignore[return-value]
-    return selector_class(method)()  # type: ignore[arg-type]
+    from fsl_basesel.selectors.base import Selector
+
+    return method if isinstance(method, Selector) else selector_class(method)()

@@ -32,7 +32,8 @@ from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.record import save_classes, save_pictures
 from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
-from fsl_basesel.selectors import Selector, selector_of
+from fsl_basesel.selectors import selector_of
+from fsl_basesel.selectors.base import Selector
 from fsl_basesel.similarity import ClassCentroids, SimilarityFunction, known_similarity
 from lightning_modules.both import kinds, plain_checkpoint_io
 from lightning_modules.callbacks import compatibility, stage_report

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
-from fsl_basesel.selectors import Selector
+from fsl_basesel.selectors.base import Selector
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.schedule import Schedule
 from lightning_modules.features import Extractor, text_of_extractor
