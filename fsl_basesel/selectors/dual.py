@@ -190,7 +190,7 @@ class _Search:
                 if child.bound > -np.inf and not self._closed(child, 0.0):
                     heapq.heappush(waiting, (-child.bound, next(numbers), child))
         report("branching", steps, steps)
-        return [node for *_, node in waiting]
+        return [node for *_, node in waiting if not self._closed(node, 0.0)]
 
     def _price(self, thresholds: np.ndarray) -> float:
         """The nu that gives the best bound with these thresholds, no class being fixed.
