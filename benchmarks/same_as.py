@@ -2,6 +2,7 @@
 
     python benchmarks/same_as.py 85ed315            # training; runs killed there, resumed here
     python benchmarks/same_as.py 85ed315 --demo     # also the table of the demo (7 minutes)
+    python benchmarks/same_as.py 85ed315 --selections   # only `auto` on ImageNet-1k, 24 settings
 
 Both trees train the same tiny cold start of three stages. The other tree is also killed with
 SIGKILL at several moments, and this tree takes up its checkpoint. The result must be the weights
@@ -33,6 +34,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ref", help="commit to compare with")
     parser.add_argument("--demo", action="store_true", help="compare the demo's table as well")
+    parser.add_argument(
+        "--selections",
+        action="store_true",
+        help="compare only the selections and bounds of benchmarks/selection_quality.py",
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child is not None:
@@ -42,7 +48,10 @@ def main() -> int:
         git = ["git", "-C", str(HERE), "worktree"]
         subprocess.run([*git, "add", "-q", "--detach", str(other), args.ref], check=True)
         try:
-            lines = training(other, Path(temporary))
+            if args.selections:
+                lines = [("auto, 24 settings, cosine", selections(other))]
+            else:
+                lines = training(other, Path(temporary))
             if args.demo:
                 lines.append(("demo's table", demo(other, Path(temporary))))
         finally:
@@ -152,6 +161,45 @@ def compared(there: dict[str, Any], here: dict[str, Any]) -> str:
         return "WRONG: it failed, and not with a reason"
     differing = [name for name in there if there[name] != here[name]]
     return f"WRONG: other {', '.join(differing)}" if differing else "the same to the last bit"
+
+
+SELECTIONS = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import fsl_basesel as fb
+with np.load(Path(sys.argv[1]) / "imagenet1k_efflite0_feats.npz") as stored:
+    means = fb.class_centroids(stored["feat"], stored["label"].astype(np.int64))
+means = np.asarray(means)[np.random.default_rng(0).permutation(len(means))]
+found = []
+for m in (20, 100):
+    for k in (1, 3, 5, 10):
+        for lam in (0.0, 0.2, 0.5):
+            problem = fb.SelectionProblem.from_centroids(means[:400], means[400:500], m, k, lam)
+            one = fb.select(problem)
+            found.append([one.indices, one.value.hex(), one.upper_bound.hex()])
+print(json.dumps(found))
+"""
+
+
+def selections(other: Path) -> str:
+    """Indices, values and bounds of `auto` on ImageNet-1k, the settings of selection_quality.py."""
+    data = os.environ.get("FSL_BASESEL_DATA", str(HERE.parent / "shared" / "data"))
+    there, here = (
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", SELECTIONS, data],
+                env=os.environ | {"PYTHONPATH": str(tree)},
+                check=True,
+                stdout=subprocess.PIPE,
+            ).stdout
+        )
+        for tree in (other, HERE)
+    )
+    differing = [number for number, one in enumerate(there) if one != here[number]]
+    if differing:
+        return f"WRONG: other classes, values or bounds in the settings {differing}"
+    return "the same to the last bit"
 
 
 def demo(other: Path, folder: Path) -> str:

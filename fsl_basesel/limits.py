@@ -169,20 +169,26 @@ class Remaining:
         self, limits: Limits, candidates: np.ndarray, chosen: Sequence[int] | np.ndarray = ()
     ) -> None:
         self.limits = limits
-        self.chosen: list[int] = []
-        self.counts = np.zeros(len(limits.most), np.int64)
-        self.spent = 0.0
+        self.chosen = [int(u) for u in chosen]
+        self.counts = limits.counts(chosen)
+        self.spent = limits.spent(chosen)
         self.cheapest: list[list[int]] = [[] for _ in limits.most]
         if limits.has_budget and limits.least.any():
             for u in candidates[np.argsort(limits.cost[candidates], kind="stable")]:
                 self.cheapest[limits.group[u]].append(int(u))
-        for u in chosen:
-            self.add(int(u))
 
     @property
     def needs(self) -> np.ndarray:
         """How many columns of each group are still missing."""
         return np.maximum(self.limits.least - self.counts, 0)
+
+    def without_misfits(self, columns: np.ndarray) -> np.ndarray:
+        """`columns` but for those that `fits` is sure to refuse, found for all of them at once."""
+        limits = self.limits
+        keep = (self.counts < limits.most)[limits.group[columns]]
+        if limits.has_budget:
+            keep &= self.spent + limits.cost[columns] <= limits.budget * (1 + SLACK)
+        return columns[keep]
 
     def fits(self, u: int) -> bool:
         """Whether column u can be added; once it cannot, it never can."""

@@ -99,7 +99,8 @@ def print_rows(
             "-" if row.nu is None else f"{row.nu:.2g}",
         )
     console.print(table)
-    console.print("next unit: the most by which one more unit of the budget raises the bound")
+    if title == "budget":
+        console.print("next unit: the most by which one more unit of the budget raises the bound")
 
 
 def as_text(rows: Mapping[float, Selection], format: str) -> str:

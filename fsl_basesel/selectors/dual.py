@@ -37,9 +37,9 @@ from fsl_basesel.selectors.swap import improve_by_swaps
 START_SCALES = (0.94, 0.96, 0.98, 1.0, 1.02)
 # Steps without progress before the step length is halved and the best thresholds are restored.
 PATIENCE = 15
-BRANCHING = 3  # steps of all branches together, in those of the first bound
+BRANCHING = 3  # see `_branch_rounds`
 BRANCH_STEPS = 24  # steps for one branch
-BRANCHED = 1_000_000  # entries of the largest matrix without limits that is worth branching
+BRANCHED = 1_000_000  # entries of a matrix that is not large
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class _Search:
         report("proving a bound", steps, steps)
         price = self._price(root.thresholds) if self.limits.has_budget else None
         self._recover(improve_by_swaps(self.problem, self.best_set))
-        nodes = self._branch(root, BRANCHING * steps) if self._worth_branching() else [root]
+        nodes = self._branch(root, self._branch_rounds() * steps)
         # Where classes are left that nobody needs, others that add nothing either take their place.
         self.best_set = replace_unused(self.problem, self.best_set)
         self.best_value = max(self.best_value, self._value(self.best_set))
@@ -171,14 +171,20 @@ class _Search:
         bound = max([self.best_value, *(one.bound for one in left)])
         return Choice(greedy_order(self.problem, self.best_set), bound, price)
 
-    def _worth_branching(self) -> bool:
-        """With limits, or signed similarities, whose bounds are looser, if steps are cheap."""
+    def _branch_rounds(self) -> int:
+        """Steps of all branches, in those of the first bound: where that bound is loose.
+
+        It is with limits and with signed similarities; on a large matrix a step is expensive.
+        """
         problem = self.problem
-        small = problem.n_novel * problem.n_candidates <= BRANCHED
-        return problem.limits is not None or (problem.floor < 0.0 and small)
+        if problem.n_novel * problem.n_candidates <= BRANCHED:
+            return BRANCHING if problem.limits is not None or problem.floor < 0.0 else 0
+        return 1 if problem.limits is not None else 0
 
     def _branch(self, root: Node, steps: int) -> list[Node]:
         """Parts that together hold every better choice, the one with the largest bound split."""
+        if not steps:
+            return [root]
         numbers = itertools.count()
         waiting = [(-root.bound, next(numbers), root)]
         left = steps

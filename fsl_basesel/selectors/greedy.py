@@ -76,6 +76,7 @@ def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) 
     assert limits is not None
     candidates = np.setdiff1d(problem.unselected, chosen)
     room = Remaining(limits, candidates, chosen)
+    candidates = room.without_misfits(candidates)
     if limits.exact:
         more = _extend(problem, chosen, candidates, limits.m - len(chosen), room)
         return np.concatenate([chosen, more])
@@ -119,15 +120,19 @@ def replace_unused(problem: SelectionProblem, members: np.ndarray) -> np.ndarray
     if gain_threshold(problem) < 0.0 or problem.limits is not None:
         return chosen
     both = np.concatenate([np.array(problem.selected, np.int64), chosen])
-    _, index = problem.state_of(both)
-    index = index[problem.row_weights > 0.0]
-    listed = np.zeros(problem.n_candidates)
-    listed[index[index >= 0]] = 1.0
-    used = np.sort(chosen[problem.rows.sum(listed[None])[chosen] > 0.0])
+    used = np.sort(chosen[is_used(problem, problem.state_of(both)[1])[chosen]])
     if len(used) == len(chosen):
         return chosen
     others = np.setdiff1d(problem.unselected, used)
     return np.concatenate([used, _extend(problem, used, others, len(chosen) - len(used))])
+
+
+def is_used(problem: SelectionProblem, index: np.ndarray) -> np.ndarray:
+    """`[|B|]` bool: columns in the top k of some novel class that counts, given a state's index."""
+    index = index[problem.row_weights > 0.0, : problem.depth]
+    listed = np.zeros(problem.n_candidates)
+    listed[index[index >= 0]] = 1.0
+    return problem.rows.sum(listed[None]) > 0.0
 
 
 def gain_threshold(problem: SelectionProblem) -> float:
@@ -219,13 +224,16 @@ def _picks(
     picks: list[int] = []
     while len(picks) < count and heap:
         now, at_once = len(picks), FEWEST
-        while heap[0][2] < now:
+        while heap and heap[0][2] < now:
             old: list[int] = []
             while heap and heap[0][2] < now and len(old) < at_once:
                 old.append(heappop(heap)[1])
-            for bound, u in zip((-worth(np.array(old))).tolist(), old, strict=True):
+            which = np.array(old) if room is None else room.without_misfits(np.array(old))
+            for bound, u in zip((-worth(which)).tolist(), which.tolist(), strict=True):
                 heappush(heap, (bound, u, now))
             at_once = min(2 * at_once, MOST)
+        if not heap:
+            break
         bound, best, _ = heap[0]
         if -bound <= threshold:
             break

@@ -14,10 +14,11 @@ from fsl_basesel.limits import SLACK
 from fsl_basesel.parallel import ROWS
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
-from fsl_basesel.selectors.greedy import GreedyOnTarget, fill, greedy_order
+from fsl_basesel.selectors.greedy import GreedyOnTarget, fill, greedy_order, is_used
 
 # An exchange must gain more than rounding could fake, relative to the terms that it changes.
 TOLERANCE = 1e-12
+ROUNDS = 10  # of exchanging, dropping and adding, where the number of classes is not fixed
 FEWEST, MOST = 16, 256  # candidates that are priced at once: few after an exchange, then more
 
 
@@ -85,7 +86,7 @@ def _add_drop_exchange(
     """
     limits = problem.limits
     assert limits is not None
-    for _ in range(max_passes):
+    for _ in range(min(max_passes, ROUNDS)):
         before = members.copy()
         _exchange(problem, members, first, max_passes)
         value, index = problem.state_of(members, more=1)
@@ -99,8 +100,12 @@ def _add_drop_exchange(
         # What loses nothing is dropped too if it costs something: the money may buy a gain.
         useless = spare & ((loss < 0.0) | ((loss == 0.0) & (limits.cost[members[first:]] > 0.0)))
         if useless.any():
-            worst = int(np.where(useless, loss, np.inf).argmin())
-            members = np.delete(members, first + worst)
+            # All that nobody lists and no group needs can go at once, the others one by one.
+            gone = useless & ~is_used(problem, index)[members[first:]]
+            gone &= (limits.least == 0)[limits.group[members[first:]]]
+            if not gone.any():
+                gone[np.where(useless, loss, np.inf).argmin()] = True
+            members = np.delete(members, first + np.flatnonzero(gone))
         tries = (fill(problem, members[first:], per_cost) for per_cost in (False, True))
         found = [np.concatenate([members[:first], chosen]) for chosen in tries]
         members = max(found, key=problem.value_of)
