@@ -167,7 +167,7 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
     from lightning_modules import fitting
 
     command = build(settings, words)
-    clock = fitting.announce(command, asked.began)
+    clock = fitting.announce(command, asked.began, asked.control is not None)
     try:
         command.fit()
     except LabelsPending:

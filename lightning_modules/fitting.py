@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 import torch
 from rich.console import Console
 
+from fsl_basesel.backbones import load_backbone
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
@@ -51,39 +52,41 @@ def stages_of(command: FitCLI) -> list[tuple[int, int]]:
 
 
 class Clock(pl.Callback):
-    """Says when the first batch came, and in the end how long training took beside its estimate.
+    """Says when the first batch came, and in the end how long it all took beside its estimate.
 
     `began` is when the command began, by `time.perf_counter`.
     """
 
     def __init__(self, began: float, estimate: float | None = None) -> None:
         self.began, self.estimate = began, estimate
-        self.fit_began: float | None = None
+        self.started, self.waiting = time.perf_counter(), True
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Only the first batch counts."""
-        if self.fit_began is None and trainer.is_global_zero:
-            self.fit_began = time.perf_counter()
-            say(f"First batch after {self.fit_began - self.began:.1f} seconds")
+        if self.waiting and trainer.is_global_zero:
+            say(f"First batch after {time.perf_counter() - self.began:.1f} seconds")
+        self.waiting = False
 
     def show_end(self, trainer: pl.Trainer) -> None:
-        """The time of training, beside the estimate if all of it was done in this run."""
-        if self.fit_began is not None:
-            text = f"Trained for {in_words(time.perf_counter() - self.fit_began)}"
+        """The time of choices and training, beside the estimate if all was done in this run."""
+        if not self.waiting and trainer.is_global_zero:
+            text = f"Chose and trained for {in_words(time.perf_counter() - self.started)}"
             whole = self.estimate is not None and trainer.ckpt_path is None
             say(f"{text} ({in_words(self.estimate or 0)} were estimated)" if whole else text)
 
 
-def announce(command: FitCLI, began: float) -> Clock:
+def announce(command: FitCLI, began: float, control: bool) -> Clock:
     """Say what will be done and about how long it will take; the clock is part of the run."""
     stages, data, seconds = stages_of(command), command.datamodule, None
     if stages and type(data.pool) is ClassPool:  # people label the classes of others: no telling
-        seconds = _estimate(command, stages)
+        choosing, *training = _estimate(command, stages)
+        seconds = choosing + sum(training)
     if stages and command.trainer.is_global_zero:
         plan = ", ".join(f"{classes} classes x {epochs} epochs" for classes, epochs in stages)
         text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
         if seconds is not None:
-            text += f"; about {in_words(seconds)} without what was done before"
+            whole = seconds + training[-1] * control
+            text += f"; about {in_words(whole)} without what was done before"
         say(text)
     clock = Clock(began, seconds)
     command.trainer.callbacks.append(clock)  # type: ignore[attr-defined]
@@ -102,8 +105,11 @@ def in_words(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> float:
-    """Seconds, by reading and learning from a batch; nothing of the run is changed."""
+def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> list[float]:
+    """Seconds of all choices and of each stage, by reading and learning from a batch.
+
+    Nothing of the run is changed.
+    """
     data, selection = command.datamodule, command.selection
     assert selection is not None
     images = data.pool.preview_set()
@@ -122,11 +128,20 @@ def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> float:
         learning = _seconds(learn) / len(few)
     reading = _seconds(lambda: images.batch(few)) / len(few)
     reading /= max(1, data.workers["num_workers"])
-    per_class = float(data.pool.source.sizes.mean())
-    least = data.min_epoch_images
-    trained = sum(epochs * max(classes * per_class, least) for classes, epochs in stages)
-    looked_at = len(images) * max(1, len(stages) - 1)
-    return trained * (reading + learning) + looked_at * (reading + learning / 3)
+    looking, choices = learning / 3, max(1, len(stages) - 1)
+    by = getattr(selection, "extractor", None)
+    if isinstance(by, str) and not by.endswith(".ckpt"):  # it looks once, at pictures of its size
+        network, choices = load_backbone(by), 1
+        needs = network.preprocessing
+        example = torch.zeros(8, needs.channels, needs.size, needs.size, device=device)
+        look = network.for_inference(device)[1]
+        with torch.no_grad():
+            looking = _seconds(lambda: look(example)) / len(example)
+    per_class, least = float(data.pool.source.sizes.mean()), data.min_epoch_images
+    return [
+        choices * len(images) * (reading + looking),
+        *(e * max(c * per_class, least) * (reading + learning) for c, e in stages),
+    ]
 
 
 def _seconds(work: Callable[[], object]) -> float:
