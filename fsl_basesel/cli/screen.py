@@ -67,26 +67,27 @@ def describe(problem: SelectionProblem) -> str:
 
 def print_facts(console: Console, problem: SelectionProblem, selection: Selection) -> None:
     """The problem, then method, value, bound and gap."""
-    console.print(Text(describe(problem), style="bold"))
+    console.print(describe(problem), style="bold")
     seed = "" if selection.seed is None else f", seed {selection.seed}"
-    facts = [("method", f"{selection.method}{seed}, {seconds(selection.seconds)}")]
-    facts.append(("value", f"{selection.value:.6f}"))
+    _fact(console, "method", f"{selection.method}{seed}, {seconds(selection.seconds)}")
+    _fact(console, "value", f"{selection.value:.6f}")
     if selection.upper_bound is None:
-        facts.append(("bound", "not computed"))
+        _fact(console, "bound", "not computed")
     else:
-        facts.append(("bound", f"{selection.upper_bound:.6f}  no choice can be better"))
+        _fact(console, "bound", f"{selection.upper_bound:.6f}  no choice can be better")
         proof = "  this choice is optimal" if selection.gap == 0 else ""
-        facts.append(("gap", f"{percent(selection.gap)}{proof}"))
+        _fact(console, "gap", f"{percent(selection.gap)}{proof}")
     if selection.spent is not None:
         budget = problem.budget or 0.0
         left = f"{budget - selection.spent:g} of {budget:g} left, which buys nothing more"
-        facts.append(("spent", f"{selection.spent:g}  {left}"))
+        _fact(console, "spent", f"{selection.spent:g}  {left}")
         if selection.nu is not None:
-            facts.append(
-                ("unit", f"{selection.nu:.2g}  at most, by which one more raises the bound")
-            )
-    for title, fact in facts:
-        console.print(Text.assemble((f"{title:<8}", "dim"), fact))
+            words = f"{selection.nu:.2g}  at most, by which one more raises the bound"
+            _fact(console, "unit", words)
+
+
+def _fact(console: Console, title: str, words: str) -> None:
+    console.print(Text.assemble((f"{title:<8}", "dim"), words))
 
 
 def print_controls(
@@ -95,20 +96,14 @@ def print_controls(
     """What sets reach that look at no similarity, and how far from them the choice is."""
     for one in found:
         if one.kind == POOL:
-            fact = f"{one.best:.6f}  all {one.size} classes of the pool"
+            _fact(console, "pool", f"{one.best:.6f}  all {one.size} classes of the pool")
         else:
             where = "" if one.kind == RANDOM else " inside the task's domain"
-            fact = (
-                f"{one.mean:.6f}  mean of {len(one.values)} random choices{where}; best "
-                f"{one.best:.6f}"
-            )
-        console.print(
-            Text.assemble((f"{'pool' if one.kind == POOL else 'random':<8}", "dim"), fact)
-        )
+            words = f"mean of {len(one.values)} random choices{where}; best {one.best:.6f}"
+            _fact(console, "random", f"{one.mean:.6f}  {words}")
     share = standing(value, upper_bound, found[0])
     if share is not None:
-        words = f"{percent(share)} of the way from random choices to the bound"
-        console.print(Text.assemble((f"{'worth':<8}", "dim"), words))
+        _fact(console, "worth", f"{percent(share)} of the way from random choices to the bound")
 
 
 def print_chosen(console: Console, selection: Selection, top: int, *, whole: bool = False) -> None:
@@ -166,7 +161,7 @@ def print_comparison(
     console: Console, problem: SelectionProblem, selections: Sequence[Selection]
 ) -> None:
     """Methods from the best value down: value, share of the bound, gap, seconds."""
-    console.print(Text(describe(problem), style="bold"))
+    console.print(describe(problem), style="bold")
     table = new_table("method", "value", "share of bound", "gap", "time", left=("method",))
     ranked = sorted(selections, key=lambda selection: -selection.value)
     for one in ranked:

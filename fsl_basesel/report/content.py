@@ -214,14 +214,15 @@ def served_by(stage: Stage, reference: Reference | None) -> list[Served]:
     """The novel classes in the order of the problem."""
     rows = []
     for n, row in enumerate(stage.selection.explanation.novel):
-        drawn: list[float | None] = [None, None, None]
+        ratio = nearest = before = None
         if reference is not None:
-            figures = (reference.ratios, reference.nearest, reference.nearest_before)
-            drawn = [_finite(figure[n]) for figure in figures]
+            ratio, nearest, before = (
+                float(figure[n]) if math.isfinite(figure[n]) else None for figure in reference[1:]
+            )
         similarities = [similarity for _, similarity in row.neighbours]
         mean = math.fsum(similarities) / len(similarities) if similarities else None
-        ratio = Change(row.ratio_before, row.ratio_after, drawn[0])
-        rows.append(Served(row.name, ratio, Change(drawn[2], mean, drawn[1]), row.neighbours))
+        changes = Change(row.ratio_before, row.ratio_after, ratio), Change(before, mean, nearest)
+        rows.append(Served(row.name, *changes, row.neighbours))
     return rows
 
 
@@ -234,10 +235,6 @@ def short(name: str, group: str = "") -> str:
     """
     prefix = f"{group}: "
     return name[len(prefix) :] if group and name.startswith(prefix) else name
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")

@@ -121,7 +121,7 @@ def _shown(content: Content) -> dict[str, Any]:
         "map": content.map,
         "kinds": {kind: kinds.count(kind) for kind in contents.KINDS if kind in kinds},
         "served": served,
-        "random_draws": contents.RANDOM_DRAWS,
+        "draws": (contents.RANDOM_DRAWS, contents.RATIO_DRAWS),
         "most": figures.MOST,
         "cards": cards,
         "cards_open": CARDS_OPEN,

@@ -68,6 +68,8 @@ def test_a_run_fills_every_part(run_folder):
         assert words in balance.text
     assert "name: <b>&amp;" in balance.text  # the settings, as they are in the file
     assert "+5." in balance.text  # the method that is better by 5 points
+    draws = f"mean of {content.RATIO_DRAWS} choices", f"mean of {content.RANDOM_DRAWS}."
+    assert all(words in balance.text for words in draws)
 
 
 def test_the_same_folder_gives_the_same_page(run_folder):
