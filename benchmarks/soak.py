@@ -3,13 +3,13 @@
     python benchmarks/soak.py --minutes 10 --seed 1           # adds to soak.jsonl, prints the table
     python benchmarks/soak.py --case 1:17 --keep DIR          # repeats one case, keeps its files
     python benchmarks/soak.py --lightning --minutes 5         # Lightning alone, where it can play
-    python benchmarks/soak.py --table docs/results/soak.md    # only writes the table
+    python benchmarks/soak.py --table                         # only prints the table
 
 Every case trains a tiny cold start twice: once without faults, and once with a fault after which
 the same command is given again until it is through. Compared bit for bit are weights, classes,
 logged numbers, CSV files and selections. A case is *identical*, *refused* (the command said in one
-line why it would not go on), or *wrong*. The exit code is 1 if one is wrong. A case depends on its
-seed and number only.
+line why it would not go on, and the checkpoint that it named instead led to the identical end), or
+*wrong*. The exit code is 1 if one is wrong. A case depends on its seed and number only.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,16 @@ from lightning_modules import (
     StageEarlyStopping,
 )
 
-SCHEDULE, EPOCHS = (2, 4, 6), (2, 1, 2)
+SCHEDULE, EPOCHS = (2, 3, 5), (2, 1, 1)
 FAULTS_OF_A_SETTING = 4
-FAULTS = ("kill -9", "kill -9, three times", "kill in a checkpoint", "kill in a selection",
-          "SIGTERM", "full disk", "truncated checkpoint", "flipped bit")  # fmt: skip
 DAMAGED = ("truncated checkpoint", "flipped bit")
+FAULTS = ("kill -9", "kill -9, three times", "kill in a checkpoint", "kill in a selection",
+          "kill of a worker", "SIGTERM", "full disk", *DAMAGED)  # fmt: skip
+ALONE = "Lightning alone"
 REFUSED, HUNG = 3, 124
 SECONDS = 120  # after which a process counts as hanging
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where flushing a file is quick
+ROOM = 20_000  # bytes of a file on the full disk; a checkpoint has more, all other files have less
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Setting:
     def name(self) -> str:
         """What the rows of the table are called: what matters most for resuming."""
         if self.lightning:
-            return "Lightning alone"
+            return ALONE
         steps = self.checkpoint_steps
         often = "checkpoints of epochs" if steps is None else "checkpoints of steps"
         return f"{'two processes' if self.processes > 1 else 'one process'}, {often}"
@@ -114,17 +118,17 @@ class Fault:
     position: float
 
     @classmethod
-    def drawn(cls, seed: int, number: int, events: dict[str, int], processes: int) -> Fault:
+    def drawn(cls, seed: int, number: int, events: dict[str, int], setting: Setting) -> Fault:
         """Fault `number` of a seed for a run that has so many events of each kind."""
         rng = random.Random(f"fault {seed} {number}")
-        kind = rng.choice(
-            [kind for kind in FAULTS if events["selection"] or "selection" not in kind]
-        )
+        impossible = [] if events["selection"] else ["kill in a selection"]
+        impossible += [] if setting.workers else ["kill of a worker"]
+        kind = rng.choice([kind for kind in FAULTS if kind not in impossible])
         what = {"kill in a checkpoint": "checkpoint", "kill in a selection": "selection"}
         count = max(1, events.get(what.get(kind, "any"), 1))
         times = 3 if kind == "kill -9, three times" else 1
         at = tuple(rng.randrange(count) for _ in range(times))
-        return cls(kind, at, rng.randrange(processes), rng.random())
+        return cls(kind, at, rng.randrange(setting.processes), rng.random())
 
     def event(self) -> str:
         """Which events are counted."""
@@ -295,12 +299,20 @@ def die() -> None:
 
 
 def fill_the_disk() -> None:
-    """From now on no file can grow beyond 2 kB."""
+    """From now on no checkpoint can be written to its end."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, limit))
+
+
+def kill_a_worker() -> None:
+    """One of the processes that fetch images, if there are any at this moment."""
+    for worker in multiprocessing.active_children()[:1]:
+        os.kill(worker.pid or 0, signal.SIGKILL)
 
 
 STRIKES: dict[str, Callable[[], None]] = {
+    "kill of a worker": kill_a_worker,
     "SIGTERM": lambda: os.kill(os.getpid(), signal.SIGTERM),
     "full disk": fill_the_disk,
 }
@@ -401,7 +413,7 @@ def _plain(
     images = torch.utils.data.TensorDataset(
         source.images(numbers, items), torch.from_numpy(numbers.astype(np.int64))
     )
-    part, rest = torch.utils.data.random_split(images, [48, 12])
+    part, rest = torch.utils.data.random_split(images, [8 * SCHEDULE[-1], 2 * SCHEDULE[-1]])
     loaders = [
         torch.utils.data.DataLoader(part, 4, shuffle=True, num_workers=setting.workers),
         torch.utils.data.DataLoader(rest, 12),
@@ -417,16 +429,15 @@ def _plain(
 # Around a run
 
 
-_context = multiprocessing.get_context("forkserver")
-# Processes fork from one that has imported these, so that each starts in no time.
-PRELOADED = [
-    "torch",
-    "pytorch_lightning",
-    "fsl_basesel.selectors.auto",
-    "lightning_modules.callbacks.cold_start",
-    "lightning_modules.callbacks.novel_evaluation",
-    "lightning_modules.classifier",
-]
+# Runs are forked from this process after it has trained once, so that each starts in no time.
+_context = multiprocessing.get_context("fork")
+
+
+def warm_up() -> None:
+    """Train once, so that all is loaded and compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        setting = Setting.drawn(0, 0, False)
+        train(folder, replace(setting, workers=0, processes=1, evaluation="stage"), None, 0)
 
 
 def start(folder: Path, setting: Setting, fault: Fault | None, attempt: int) -> int:
@@ -449,7 +460,7 @@ def start(folder: Path, setting: Setting, fault: Fault | None, attempt: int) -> 
         ended = [process.exitcode for process in processes if process.exitcode is not None]
         if time.monotonic() > deadline or any(ended):
             for process in processes:
-                process.join(5)
+                process.join(1)
                 if process.is_alive():
                     process.kill()
             break
@@ -543,31 +554,33 @@ def run_case(
 ) -> tuple[str, list[str]]:
     """Break the run, give the same command again until it is through, compare."""
     folder.mkdir(parents=True)
-    attempt = 0
+    last, previous = (folder / "checkpoints" / f"{name}.ckpt" for name in ("last", "previous"))
+    attempt, refused = 0, []
     while True:
         code = start(folder, setting, fault, attempt)
-        if code == 0:
-            break
-        if code in (REFUSED, HUNG) or attempt > len(fault.at):
-            break
         attempt += 1
-        last = folder / "checkpoints" / "last.ckpt"
-        if fault.kind in DAMAGED and attempt == 1:
-            if not last.is_file():
-                continue
+        if code == REFUSED and not refused:
+            refused = [(folder / "refused.txt").read_text().strip()]
+            if not fault.kind.startswith(DAMAGED):
+                break
+            if "previous.ckpt" in refused[0]:
+                previous.rename(last)
+            else:
+                last.unlink()
+        elif code in (0, REFUSED, HUNG) or attempt > len(fault.at) + 1:
+            break
+        elif fault.kind in DAMAGED and attempt == 1 and last.is_file():
             damage(last, fault)
-    if code == REFUSED:
-        return "refused", [(folder / "refused.txt").read_text().strip()]
     if code == HUNG:
         return "wrong", ["it hung"]
     if code and setting.lightning and fault.kind in DAMAGED:
         return "refused", ["an error of torch.load"]
     if code:
-        texts = sorted(folder.glob(f"output-{attempt}-*.txt"))
+        texts = sorted(folder.glob(f"output-{attempt - 1}-*.txt"))
         ends = [text.read_text().strip().rpartition("\n")[2] for text in texts]
-        return "wrong", [f"exit code {code}: {' '.join(ends)[:200]}"]
+        return "wrong", [*refused, f"exit code {code}: {' '.join(ends)[:200]}"]
     found = differences(whole, outcome(folder, setting.processes))
-    return ("wrong", found) if found else ("identical", [])
+    return ("wrong", found) if found else ("refused" if refused else "identical", refused)
 
 
 def soak(
@@ -575,7 +588,7 @@ def soak(
 ) -> int:
     """Run cases one after the other; the number that went wrong."""
     wrong, known, whole, events = 0, -1, {}, {}
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as temporary:
         root = Path(temporary) if keep is None else keep
         for number in numbers:
             if time.monotonic() > until:
@@ -592,7 +605,7 @@ def soak(
                 whole = outcome(place, setting.processes)
                 events = json.loads((place / "done-0.json").read_text())["events"]
                 known = group
-            fault = Fault.drawn(seed, number, events, setting.processes)
+            fault = Fault.drawn(seed, number, events, setting)
             result, reasons = run_case(setting, fault, root / f"case {number}", whole)
             line = {"case": f"{seed}:{number}", "setting": asdict(setting), "fault": asdict(fault)}
             line |= {"name": setting.name, "outcome": result, "reasons": reasons}
@@ -609,27 +622,24 @@ def soak(
 
 
 def table(log: Path) -> list[str]:
-    """Lines of a Markdown table: tries, identical, refused, wrong by setting and fault."""
-    counts: dict[tuple[str, str], dict[str, int]] = {}
+    """A Markdown table: tries, identical, refused and wrong of each fault in each setting."""
+    outcomes = ("identical", "refused", "wrong")
+    counts: Counter[tuple[str, str, str]] = Counter()
     for line in log.read_text().splitlines() if log.is_file() else []:
         case = json.loads(line)
-        cell = counts.setdefault((case["name"], case["fault"]["kind"]), {})
-        cell[case["outcome"]] = cell.get(case["outcome"], 0) + 1
-    lines = [
-        "| setting | fault | tries | identical | refused | wrong |",
-        "|---|---|---|---|---|---|",
-    ]
-    total = dict.fromkeys(("identical", "refused", "wrong"), 0)
-    for (name, kind), cell in sorted(counts.items()):
-        numbers = [cell.get(result, 0) for result in total]
-        lines.append(f"| {name} | {kind} | {sum(numbers)} | {' | '.join(map(str, numbers))} |")
-        if name != "Lightning alone":
-            total = {result: total[result] + cell.get(result, 0) for result in total}
-    numbers = list(total.values())
-    lines.append(
-        f"| all but Lightning alone | | {sum(numbers)} | {' | '.join(map(str, numbers))} |"
-    )
-    return lines
+        everywhere = () if case["name"] == ALONE else ("all",)
+        for name in (case["name"], *everywhere):
+            counts.update((name, kind, case["outcome"]) for kind in (case["fault"]["kind"], "all"))
+    names = sorted({name for name, _, _ in counts} - {"all", ALONE})
+    names += [name for name in ("all", ALONE) if any(name == key[0] for key in counts)]
+    lines = [f"| fault | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for kind in (*FAULTS, "all"):
+        cells = []
+        for name in names:
+            found = [counts[name, kind, result] for result in outcomes]
+            cells.append(f"{sum(found)}: {' / '.join(map(str, found))}" if sum(found) else "")
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return [*lines, "", f"Tries: {' / '.join(outcomes)}."]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -642,13 +652,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--lightning", action="store_true", help="plain Lightning instead")
     parser.add_argument("--log", type=Path, default=Path("soak.jsonl"), help="results add up here")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the files of the runs")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="write the table, run nothing")
+    parser.add_argument("--table", action="store_true", help="print the table, run nothing")
     args = parser.parse_args(argv)
-    if args.table is not None:
-        head = ["# Random faults", "", "Written by `python benchmarks/soak.py --table FILE`."]
-        args.table.write_text("\n".join([*head, "", *table(args.log)]) + "\n")
+    if args.table:
+        print("\n".join(table(args.log)))
         return 0
-    _context.set_forkserver_preload(PRELOADED)
+    warm_up()
     seed, numbers = args.seed, range(args.first, args.first + args.cases)
     if args.case is not None:
         seed, number = map(int, args.case.split(":"))

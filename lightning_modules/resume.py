@@ -237,7 +237,7 @@ def _in_memory(trainer: pl.Trainer) -> dict[str, Any]:
             results.append((key, meta, shared, result.is_tensor, result.metric_state, cache))
     of_validation = [id(vars(result).get("value")) for result in steps.val_loop._results.values()]
     metrics = {
-        name: (metric.metric_state, metric.update_count)
+        name: (metric.metric_state, metric.update_count, metric.dtype)
         for name, metric in module.named_modules()
         if isinstance(metric, Metric) and id(metric) not in of_validation
     }
@@ -264,9 +264,9 @@ def _put_into_memory(trainer: pl.Trainer, part: dict[str, Any], rest: str | None
         return
     collection = trainer.fit_loop.epoch_loop._results
     kinds = sys.modules[type(collection).__module__]
-    for name, (state, count) in part["metrics"].items():
+    for name, (state, count, dtype) in part["metrics"].items():
         metric = module.get_submodule(name)
-        vars(metric).update(state, _update_count=count, _computed=None)
+        vars(metric).update(state, _update_count=count, _dtype=dtype, _computed=None)
     for key, meta, shared, is_tensor, state, cache in part["results"]:
         described = kinds._Metadata(**meta)
         described.sync = kinds._Sync(fn=trainer.strategy.reduce, **shared)

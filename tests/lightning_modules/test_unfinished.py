@@ -101,6 +101,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "accumulated, steps": {"saver": STEPS, "trainer": {"accumulate_grad_batches": 3}},
     "a limit of steps": {"saver": STEPS, "trainer": {"max_steps": 10}},
     "validation of every second epoch": {"trainer": {"check_val_every_n_epoch": 2}, "saver": STEPS},
+    "double precision": {"trainer": {"precision": "64-true"}},
     "early stopping": {"stop": "val_loss", "saver": STEPS},
     "early stopping by training": {"stop": "train_loss"},
 }
