@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from fsl_basesel import checks
 from fsl_basesel.data import (
@@ -88,16 +88,7 @@ def epoch_batches(
 
     Batch b of the processes together is what one process with `world` times the batch size would
     get. Where the last batch cannot be shared out evenly, images from the start of the order fill
-    it up.
-
-    Args:
-        images: how many images there are.
-        batch_size: images of a batch in one process.
-        seed: seed of all orders.
-        epoch: number of the epoch.
-        rank: number of this process.
-        world: number of processes.
-        min_images: images of an epoch at least; see `epoch_order`.
+    it up. For `min_images` see `epoch_order`.
 
     Example:
         >>> [batch.tolist() for batch in epoch_batches(5, 2, seed=0, epoch=0)]
@@ -180,19 +171,6 @@ def reseed(seed: int) -> None:
     random.seed(seed)
 
 
-class _Aimed(Sampler):
-    """The batches of the epoch it was last aimed at, from some batch on."""
-
-    def __init__(self, batches: Callable[[int], list[np.ndarray]]) -> None:
-        self._batches = batches
-        self.epoch = self.first = 0
-
-    def __iter__(self) -> Iterator[Batch]:
-        epoch, first = self.epoch, self.first
-        for number, positions in enumerate(self._batches(epoch)[first:], first):
-            yield Batch(epoch, number, positions)
-
-
 class EpochLoader:
     """Iterates over the batches `(images, labels)` of the current epoch; has a length and a state.
 
@@ -244,7 +222,7 @@ class EpochLoader:
         self._epoch = epoch
         self._seed, self._rank, self._world = seed, rank, world
         self._shuffle, self._min_images = shuffle, min_images
-        self._aimed = _Aimed(self._batches)
+        self._order: list[Batch] = []
         self._fetching = BatchedImages(images, augment, seed, rank)
         self._options = workers
         self._loader = self._make_loader()
@@ -255,7 +233,7 @@ class EpochLoader:
         return DataLoader(
             self._fetching,
             batch_size=None,
-            sampler=self._aimed,
+            sampler=self._order,
             collate_fn=_unchanged,
             # Without a generator of its own every iteration would draw from the global one.
             generator=torch.Generator().manual_seed(step_seed(self._seed, "workers", self._rank)),
@@ -279,7 +257,8 @@ class EpochLoader:
         epoch = self._epoch()
         resume, self._resume = self._resume, None
         first = resume["batches"] if resume is not None and resume["epoch"] == epoch else 0
-        self._aimed.epoch, self._aimed.first = epoch, first
+        batches = enumerate(self._batches(epoch)[first:], first)
+        self._order[:] = [Batch(epoch, number, positions) for number, positions in batches]
         for number, batch in enumerate(self._loader, first + 1):
             self._state = {"epoch": epoch, "batches": number}
             yield batch

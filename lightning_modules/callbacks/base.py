@@ -24,12 +24,13 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.trainer.states import TrainerFn
+from rich.console import Console
 
 from fsl_basesel import checks
 from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.report.record import save_classes, save_pictures
+from fsl_basesel.report.record import save_classes, save_pictures, selection_file
 from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import selector_of
@@ -374,8 +375,10 @@ class SelectionCallback(pl.Callback):
         record = stage_report.record_of(selection, stage, self.schedule.sizes[stage], seconds)
         folder = self._folder(trainer)
         if trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            stage_report.save(selection, stage, folder)
-            self._save_for_report(stage, folder)
+            selection.save(folder / selection_file(stage + 1))
+            if self._centroids is not None:  # a random first stage has none
+                save_classes(folder, stage + 1, *self._centroids)
+                save_pictures(folder, data.pool, None if self.general else data.novel)
             stage_report.log(trainer, record)
         self._centroids = None
         data.add_classes(selection.indices)
@@ -387,18 +390,6 @@ class SelectionCallback(pl.Callback):
             self.activate(pl_module)
         batches = data.batches_of_an_epoch(trainer.world_size)
         compatibility.require_validation_possible(trainer, batches, stage)
-
-    def _save_for_report(self, stage: int, folder: Path) -> None:
-        """Keep the centroids of this choice and a picture of each class.
-
-        A random first stage has no centroids; its pictures wait until the images were read anyway.
-        """
-        if self._centroids is None:
-            return
-        assert self.data is not None
-        pool, novel = self.data.pool, None if self.general else self.data.novel
-        save_classes(folder, stage + 1, *self._centroids)
-        save_pictures(folder, pool, novel)
 
     def activate(self, pl_module: pl.LightningModule) -> None:
         """Tell a model that wants to know how many classes there are."""
@@ -438,7 +429,7 @@ class SelectionCallback(pl.Callback):
     def _reseed(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, purpose: str, batch: int
     ) -> None:
-        if not self.reseed:
+        if not self.reseed or trainer.state.fn != TrainerFn.FITTING:
             return
         seed = step_seed(self.seed, purpose, trainer.current_epoch, batch, trainer.global_rank)
         reseed(seed)
@@ -466,7 +457,7 @@ class SelectionCallback(pl.Callback):
 
     def _show_table(self, trainer: pl.Trainer) -> None:
         if self.verbose and trainer.is_global_zero and self.records:
-            stage_report.show(stage_report.stage_table(self.records, len(self.schedule)))
+            Console().print(stage_report.stage_table(self.records, len(self.schedule)))
 
     def _folder(self, trainer: pl.Trainer) -> Path:
         """Where selections are written; asked in every process, since they agree on it."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fsl_basesel.report.record import selection_file
 from fsl_basesel.selection import Selection
 
 Record = dict[str, Any]
@@ -40,11 +38,6 @@ def record_of(selection: Selection, stage: int, classes: int, seconds: float) ->
         "epochs": 0,
         "metrics": {},
     }
-
-
-def save(selection: Selection, stage: int, folder: Path) -> Path:
-    """Write the whole selection, with its reasons, into the run's folder."""
-    return selection.save(folder / selection_file(stage + 1))
 
 
 def log(trainer: pl.Trainer, record: Record) -> None:
@@ -94,11 +87,6 @@ def stage_table(records: Sequence[Record], stages: int) -> Group:
     added = Text(f"stage {last['stage'] + 1} added: {_some(last['added'])}", no_wrap=True)
     added.overflow = "ellipsis"
     return Group(table, added)
-
-
-def show(table: RenderableType) -> None:
-    """Print a table; a progress bar that is being drawn stays below it."""
-    Console().print(table)
 
 
 def _some(names: Sequence[str], limit: int = 3) -> str:
