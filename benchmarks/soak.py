@@ -332,7 +332,10 @@ def train(folder: str, setting: Setting, fault: Fault | None, attempt: int) -> N
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     place, rank = Path(folder), int(os.environ.get("LOCAL_RANK", "0"))
-    struck = fault is not None and attempt < len(fault.at) and fault.rank == rank
+    struck = fault is not None and attempt < len(fault.at)
+    struck &= fault is not None and (
+        fault.rank == rank or fault.kind == "SIGTERM"
+    )  # that is for all
     at = fault.at[attempt] if fault is not None and struck else 0
     strike = STRIKES.get(fault.kind, die) if fault is not None and struck else None
     events = Events(strike, "any" if fault is None else fault.event(), at)
