@@ -333,9 +333,8 @@ def train(folder: str, setting: Setting, fault: Fault | None, attempt: int) -> N
     torch.set_num_threads(1)
     place, rank = Path(folder), int(os.environ.get("LOCAL_RANK", "0"))
     struck = fault is not None and attempt < len(fault.at)
-    struck &= fault is not None and (
-        fault.rank == rank or fault.kind == "SIGTERM"
-    )  # that is for all
+    # SIGTERM goes to all processes, as schedulers send it.
+    struck &= fault is not None and (fault.rank == rank or fault.kind == "SIGTERM")
     at = fault.at[attempt] if fault is not None and struck else 0
     strike = STRIKES.get(fault.kind, die) if fault is not None and struck else None
     events = Events(strike, "any" if fault is None else fault.event(), at)

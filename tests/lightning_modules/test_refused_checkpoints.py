@@ -13,6 +13,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from fsl_basesel.errors import InputError
 from lightning_modules import BaseClassDataModule, BaseClassifier, SelectBaseClasses
 from lightning_modules.augment import CropAndFlip
+from lightning_modules.resume import damage
 from tests.lightning_modules.runs import (
     tiny_cold_start,
     tiny_data,
@@ -134,6 +135,18 @@ def test_a_flipped_bit_is_seen_and_the_whole_checkpoint_named(
     (tmp_path / "last.ckpt").write_bytes(content[:1000])
     with pytest.raises(InputError, match=r"cannot be read: .*; resume from .*previous\.ckpt"):
         resume(tmp_path / "last.ckpt")
+
+
+def test_every_flipped_bit_of_the_directory_is_seen_or_harmless(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """In the directory of a zip file a wrong bit makes zipfile raise errors of many kinds."""
+    content, path = checkpoint.read_bytes(), tmp_path / "x.ckpt"
+    for position in range(len(content) - 2000, len(content), 9):
+        flipped = bytearray(content)
+        flipped[position] ^= 1 << (position % 8)
+        path.write_bytes(flipped)
+        assert isinstance(damage(path), str | None)
 
 
 def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
