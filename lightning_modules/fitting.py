@@ -17,6 +17,7 @@ from fsl_basesel.backbones import load_backbone
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
+from fsl_basesel.report.content import count
 from fsl_basesel.report.paired import REFERENCE, paired_difference, points
 from fsl_basesel.report.record import save_pictures
 from lightning_modules import found
@@ -82,7 +83,7 @@ def announce(command: FitCLI, began: float, control: bool) -> Clock:
         choosing, *training = _estimate(command, stages)
         seconds = choosing + sum(training)
     if stages and command.trainer.is_global_zero:
-        plan = ", ".join(f"{classes} classes x {epochs} epochs" for classes, epochs in stages)
+        plan = ", ".join(f"{count(c, 'class')} x {count(e, 'epoch')}" for c, e in stages)
         text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
         if seconds is not None:
             whole = seconds + training[-1] * control

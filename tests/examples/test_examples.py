@@ -106,3 +106,16 @@ def test_image_folder():
     words = ["pictures", "--novel", "4", "--classes", "4", "--queries", "4", "--epochs", "1"]
     results = module.main(words)
     assert [result.ways for result in results] == [4, 4]
+
+
+def test_fit_photographs(data_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    module = example("fit_photographs")
+    if not (data_folder / module.ARCHIVE).is_file():
+        pytest.skip(f"real photographs not found: {data_folder / module.ARCHIVE} is no file")
+    monkeypatch.setenv("FSL_BASESEL_DATA", str(data_folder))
+    words = ["--only", "scratch", "--pool", "4", "--task", "2", "--images", "6"]
+    assert module.main([*words, "--epochs", "1", "--schedule", "1,2", "--size", "16"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 candidates in runs/photographs/scratch: 1 class x 1 epoch, 2 classes x 1" in shown
+    assert "Difference: " in shown
+    assert Path("runs/photographs/scratch/report.html").exists()

@@ -122,7 +122,7 @@ def test_folders_alone_are_enough_and_everything_is_in_the_run(
     words = ["fit", "pool", "--novel", "task", "--epochs", "1", "--schedule", "2,3", *QUICK]
     assert main([*words, "--control", "random"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"6 candidates in runs/fit: 2 classes x 1 epochs, 3 .*; about \d+ ", shown)
+    assert re.search(r"6 candidates in runs/fit: 2 classes x 1 epoch, 3 .*; about \d+ ", shown)
     assert re.search(r"First batch after [\d.]+ seconds\n", shown)
     assert re.search(r"Chose and trained for \d+ seconds \(\d+ seconds were estimated\)\n", shown)
     assert re.search(r"Novel task, chosen classes: NearestCentroid, 3-way 4-shot: [\d.]+ ±", shown)
