@@ -49,7 +49,7 @@ TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 KERNELS = ("summarise", "forward", "backward", "replay")
 SHAPES = ((100, 400), (1000, 1000), (1000, 21000))
 SAMPLES = 2  # x and y
-ALIGNED = ("width", "values_stride", "order_stride", "chunk")  # multiples of 16 in padded rows
+ALIGNED = ("width", "chunk")  # multiples of 16
 INSTRUCTION = re.compile(r"/\*(\w{4,})\*/\s*(.*?);\s*/\* 0x(\w{16}) \*/\s*/\* 0x(\w{16}) \*/", re.S)
 
 
@@ -110,7 +110,6 @@ def measure(
     states: Sequence[int] = (5,),
     *,
     double: bool = True,
-    padded: bool = True,
     single: bool = False,
 ) -> Iterator[Compiled]:
     """Compile each kernel for each number of states and each target.
@@ -120,7 +119,6 @@ def measure(
         targets: `sm_<number>` or an AMD architecture such as `gfx942`.
         states: numbers of states (K).
         double: float64 states and probabilities, as in Algorithm 4, or float32.
-        padded: rows as `placed.on_device` leaves them, or rows of any length.
         single: one vector x, for which the launcher compiles a variant of its own.
 
     Raises:
@@ -129,12 +127,10 @@ def measure(
     for kernel in kernels:
         for k in states:
             for target in targets:
-                yield _compile(kernel, target, k, double=double, padded=padded, single=single)
+                yield _compile(kernel, target, k, double=double, single=single)
 
 
-def _compile(
-    name: str, target: str, k: int, *, double: bool, padded: bool, single: bool
-) -> Compiled:
+def _compile(name: str, target: str, k: int, *, double: bool, single: bool) -> Compiled:
     triton = _triton()
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -157,11 +153,11 @@ def _compile(
         constants["n_samples"] = 1
     constants = {key: value for key, value in constants.items() if key in function.arg_names}
     signature = {key: _argument_type(key, constants, double) for key in function.arg_names}
-    # What the launcher finds out: torch's allocations are aligned, and rows may be padded.
+    # What the launcher finds out: torch's allocations are aligned, and rows are padded.
     attributes = {
         (place,): [["tt.divisibility", 16]]
         for place, key in enumerate(function.arg_names)
-        if key.endswith("_ptr") or (padded and key in ALIGNED)
+        if key.endswith("_ptr") or key in ALIGNED
     }
     compiled = triton.compile(
         ASTSource(function, signature, constants, attributes),

@@ -22,7 +22,7 @@ import numpy as np
 from fsl_basesel.compiled import inlined, kernel
 from fsl_basesel.multilinear.vectors import LANES, load, store
 
-STRIP = 8  # positions between the first looks at how much probability is left
+STRIP = 8  # positions between two looks at how much probability is left
 CHUNK = 64  # positions whose states are kept
 
 
@@ -80,6 +80,7 @@ def walk(
     for first in range(start, stop, LANES):
         rows = min(LANES, stop - first)
         for s in range(len(points)):
+            point, slopes = points[s], gradient[s]
             for j in range(width):
                 p[j] = marks[j] = 1.0 if j < LANES else 0.0
             at, n = 0, 0  # where the chunk begins, how much of it is done
@@ -92,10 +93,12 @@ def walk(
                         state = load(p, CHUNK * width + j)
                         store(marks, mark + j, state)
                         store(p, j, state)
-                end = min(n + max(STRIP, (at + n) // 4), min(CHUNK, length - at))
+                end = min(n + STRIP, min(CHUNK, length - at))
                 for lane in range(rows):
-                    for i in range(at + n, at + end):
-                        x[i * LANES + lane] = points[s, order[first + lane, i]]
+                    columns = order[first + lane, at + n : at + end]
+                    to = x[(at + n) * LANES + lane :]
+                    for i in range(len(columns)):
+                        to[i * LANES] = point[columns[i]]
                 forward(p, x, at, n, end, width)
                 n = end
                 if all_done(p, n * width, width, rows, epsilon):
@@ -103,12 +106,14 @@ def walk(
             w[:] = 0.0
             while True:
                 for lane in range(rows):
-                    for i in range(n):
-                        q[i * LANES + lane] = values[first + lane, at + i] - floor
+                    similarities = values[first + lane, at : at + n]
+                    for i in range(len(similarities)):
+                        q[i * LANES + lane] = similarities[i] - floor
                 backward(p, w, x, q, at, n, width)
                 for lane in range(rows):
-                    for i in range(n):
-                        gradient[s, order[first + lane, at + i]] += q[i * LANES + lane]
+                    columns = order[first + lane, at : at + n]
+                    for i in range(len(columns)):
+                        slopes[columns[i]] += q[i * LANES + lane]
                 if at == 0:
                     break
                 at -= CHUNK

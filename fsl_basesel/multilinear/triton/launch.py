@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fsl_basesel.multilinear.placed import ALIGNMENT, PlacedRows
+from fsl_basesel.multilinear.placed import PlacedRows
 from fsl_basesel.multilinear.triton.scan import (
     backward_kernel,
     forward_kernel,
@@ -30,8 +30,8 @@ class Block(NamedTuple):
     Attributes:
         x: `[|B|, S]` probabilities.
         floor: `[1]`.
-        similarities: `[R, |B|]` falling.
-        order: `[R, |B|]` columns.
+        similarities: `[R, |B|]` falling, in padded rows.
+        order: `[R, |B|]` columns, padded alike.
         value: `[R, S]` out, expected top-k sums above the floor.
     """
 
@@ -47,10 +47,7 @@ class Block(NamedTuple):
 
     def shape_arguments(self) -> tuple[int, ...]:
         """What every kernel that reads elements is told about shapes, in the kernels' order."""
-        n_rows, length = self.similarities.shape
-        width = min(readable_width(self.similarities), readable_width(self.order))
-        strides = self.similarities.stride(0), self.order.stride(0)
-        return self.x.shape[1], n_rows, length, width, *strides
+        return self.x.shape[1], *self.similarities.shape, self.similarities.stride(0)
 
 
 def value_and_gradient(
@@ -95,20 +92,6 @@ def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
 def warp_size() -> int:
     """Threads of a warp on this build's devices."""
     return 64 if torch.version.hip else 32
-
-
-def readable_width(tensor: Tensor) -> int:
-    """Elements of a row that may be read: its length, or the next multiple of 16 if it is padded.
-
-    Example:
-        >>> readable_width(torch.empty(3, 20)), readable_width(torch.empty(3, 40)[:, :20])
-        (20, 32)
-    """
-    n_rows, length = tensor.shape
-    width = -(-length // ALIGNMENT) * ALIGNMENT
-    last = tensor.storage_offset() + (n_rows - 1) * tensor.stride(0) + width
-    held = tensor.untyped_storage().nbytes() // tensor.element_size()
-    return width if width <= tensor.stride(0) and last <= held else length
 
 
 def _scan(block: Block, k: int, settings: Settings, grad: Tensor) -> None:

@@ -61,8 +61,6 @@ def summarise_kernel(
     n_rows,
     length,
     width,
-    values_stride,
-    order_stride,
     chunk,
     n_chunks,
     first_chunk,
@@ -83,8 +81,8 @@ def summarise_kernel(
     if tl.max(m_lane.to(tl.int32), axis=0) > 0:
         floor = tl.load(floor_ptr)
         x_lane_ptr = x_ptr + i_sample
-        order_row_ptr = order_ptr + i_row.to(tl.int64) * order_stride
-        values_row_ptr = values_ptr + i_row.to(tl.int64) * values_stride
+        order_row_ptr = order_ptr + i_row.to(tl.int64) * width
+        values_row_ptr = values_ptr + i_row.to(tl.int64) * width
         b_p = one_at(0, BLOCK, K + 1, DTYPE)
         b_w = zeros(BLOCK, K, DTYPE)
         # The polynomial does not care for the direction, W does: walk back.
@@ -227,8 +225,6 @@ def replay_kernel(
     n_rows,
     length,
     width,
-    values_stride,
-    order_stride,
     chunk,
     n_chunks,
     first_row,
@@ -260,8 +256,8 @@ def replay_kernel(
         b_live = tl.load(live_ptr + i_row * n_samples + i_sample, mask=i_here < rows_here, other=0)
         m_lane = i_chunk < b_live
         if tl.max(m_lane.to(tl.int32), axis=0) > 0:
-            order_row_ptr = order_ptr + i_row * order_stride
-            values_row_ptr = values_ptr + i_row * values_stride
+            order_row_ptr = order_ptr + i_row * width
+            values_row_ptr = values_ptr + i_row * width
             x_lane_ptr = x_ptr + i_sample
             grad_lane_ptr = grad_ptr + i_here * length * n_samples + i_sample
 

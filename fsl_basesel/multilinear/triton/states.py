@@ -45,8 +45,8 @@ def load_columns(ptr, o_i, width, m_lane, BLOCK: tl.constexpr, TILE: tl.constexp
     Args:
         ptr: `[BLOCK]` pointers to the lanes' rows.
         o_i: `[BLOCK]` positions of the first element.
-        width: elements of a row that may be read. A multiple of 16 (and so of TILE) lets the
-            compiler read a lane's tile in 16-byte pieces.
+        width: elements of a row, with its padding. A multiple of 16 (and so of TILE), so that the
+            compiler reads a lane's tile in 16-byte pieces.
         m_lane: `[BLOCK]` lanes in use.
         BLOCK: lanes of a program.
         TILE: elements of a lane taken together.

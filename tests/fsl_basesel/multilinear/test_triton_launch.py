@@ -71,12 +71,6 @@ def test_placed_rows_are_padded_equal_and_kept() -> None:
     assert on_device(rows, torch.device("cpu")).values is values
 
 
-def test_padding_that_the_storage_does_not_hold_is_not_read() -> None:
-    launch = pytest.importorskip("fsl_basesel.multilinear.triton.launch")
-    assert launch.readable_width(torch.empty(3, 32)[:, :20]) == 32
-    assert launch.readable_width(torch.empty(84).as_strided((3, 20), (32, 1))) == 20
-
-
 def test_an_old_triton_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     triton = pytest.importorskip("triton")
     monkeypatch.setattr(triton, "__version__", "3.3.1+git")
