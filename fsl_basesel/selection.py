@@ -378,28 +378,30 @@ def _adds_from(problem: SelectionProblem, added: np.ndarray, excess: np.ndarray)
         least = np.full(len(base), NEVER)
         for n in np.flatnonzero(problem.row_weights > 0.0):
             similarity = np.ascontiguousarray(problem.by_candidate[base, n])
-            levels, level = np.unique(-similarity, return_inverse=True)
-            _least_k(similarity, level, len(levels), problem.floor, least)
+            falling = np.argsort(-similarity, kind="stable")
+            _least_k(similarity, falling, problem.floor, least)
         least = np.min(problem.rows.gather(least), axis=0)[start:]
         firsts[excess == 0.0] = least[excess == 0.0]
     return firsts
 
 
 @kernel
-def _least_k(
-    similarity: np.ndarray, level: np.ndarray, levels: int, floor: float, least: np.ndarray
-) -> None:
+def _least_k(similarity: np.ndarray, falling: np.ndarray, floor: float, least: np.ndarray) -> None:
     """Lower `least[i]` to 1 + how many before i are at least as similar, counted in a tree."""
-    tree = np.zeros(levels + 1, np.int64)
-    for i in range(len(similarity)):
+    count = len(similarity)
+    place = np.empty(count, np.int64)  # from 1; of equal ones the first stands first
+    for i in range(count):
+        place[falling[i]] = i + 1
+    tree = np.zeros(count + 1, np.int64)
+    for i in range(count):
         if similarity[i] > floor:
-            k, at = 1, level[i] + 1
+            k, at = 1, place[i]
             while at > 0:
                 k += tree[at]
                 at -= at & -at
             least[i] = min(least[i], k)
-        at = level[i] + 1
-        while at <= levels:
+        at = place[i]
+        while at <= count:
             tree[at] += 1
             at += at & -at
 

@@ -20,7 +20,7 @@ from fsl_basesel.limits import Remaining
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector
 
-FEWEST, MOST = 4, 32  # old gains that are computed afresh at once
+FEWEST, MOST = 16, 64  # old gains that are computed afresh at once
 LEVELS = 16  # values of K tried with all classes that are left, before rows are sorted
 
 
