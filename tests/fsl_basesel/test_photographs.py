@@ -423,3 +423,13 @@ def test_features_of_a_plain_function_are_not_kept(photos: Path, cache: Path) ->
         found = embed(photos / "task", lambda images: factor * images.flatten(1), **SMALL)  # noqa: B023
         assert found.values.max() == pytest.approx(factor, abs=0.3 * factor)
     assert not cache.joinpath("embeddings").exists()
+
+
+def test_unlabelled_rows_of_a_data_set_are_refused_not_given_the_last_name() -> None:
+    datasets = pytest.importorskip("datasets")
+    kinds = {"picture": datasets.Image(), "kind": datasets.ClassLabel(names=["cat", "dog"])}
+    rows = {"picture": [Image.new("RGB", (8, 8))] * 3, "kind": [0, 1, -1]}
+    data = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds))
+    for use in (lambda: chosen_rows(data, ["dog"]), lambda: embed(data, network(), **SMALL)):
+        with pytest.raises(InputError, match=r"0 to 1 in every row but got -1 to 1; leave unlab"):
+            use()
