@@ -556,8 +556,7 @@ def run_case(
 ) -> tuple[str, list[str]]:
     """Break the run, give the same command again until it is through, compare."""
     folder.mkdir(parents=True)
-    last, previous = (folder / "checkpoints" / f"{name}.ckpt" for name in ("last", "previous"))
-    attempt, refused = 0, []
+    last, attempt, refused = folder / "checkpoints" / "last.ckpt", 0, []
     while True:
         code = start(folder, setting, fault, attempt)
         attempt += 1
@@ -565,10 +564,10 @@ def run_case(
             refused = [(folder / "refused.txt").read_text().strip()]
             if not fault.kind.startswith(DAMAGED):
                 break
-            if "previous.ckpt" in refused[0]:
-                previous.rename(last)
-            else:
-                last.unlink()
+            _, advice, instead = refused[0].partition("resume from ")
+            last.unlink()
+            if advice:
+                shutil.copyfile(instead.removesuffix("."), last)
         elif code in (0, REFUSED, HUNG) or attempt > len(fault.at) + 1:
             break
         elif fault.kind in DAMAGED and attempt == 1 and last.is_file():

@@ -24,6 +24,8 @@ from fsl_basesel.files.writing import whole_file
 
 FITTING = "fit_loop"
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+DDP_FLAG = "require_forward_param_sync"
+"""Whether DDP shares buffers before the next batch; not between batches that are accumulated."""
 _SHOWN = {"selector": "method", "start": "selected"}
 """Arguments that checkpoints have under an older name."""
 
@@ -45,9 +47,15 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Read a checkpoint and check it; a damaged one is refused before anything is loaded."""
-        if _is_local_file_protocol(path):
+        local = _is_local_file_protocol(path)
+        if local:
             require_whole(Path(path))
-        checkpoint = super().load_checkpoint(path, *args, **kwargs)
+        try:
+            checkpoint = super().load_checkpoint(path, *args, **kwargs)
+        except RuntimeError as error:  # torch sees damage that zipfile does not look at
+            if local:
+                require_whole(Path(path), f"it cannot be read: {str(error).partition('.')[0]}")
+            raise
         self._check(checkpoint)
         return checkpoint
 
@@ -93,9 +101,12 @@ def damage(path: Path) -> str | None:
     return None if first is None else f"the checksum of {first} is wrong"
 
 
-def require_whole(path: Path) -> None:
-    """Refuse a damaged checkpoint and name the newest whole one beside it."""
-    wrong = damage(path)
+def require_whole(path: Path, wrong: str | None = None) -> None:
+    """Refuse a checkpoint that is damaged, or of which somebody else says what is wrong with it.
+
+    The message names the newest whole checkpoint beside it.
+    """
+    wrong = wrong or damage(path)
     if wrong is None:
         return
     others = [other for other in path.parent.glob("*.ckpt") if other != path]
@@ -252,6 +263,7 @@ def _in_memory(trainer: pl.Trainer) -> dict[str, Any]:
         "buffers": dict(module.named_buffers()) if trainer.global_rank else {},
         "callback_metrics": dict(trainer._logger_connector._callback_metrics),
         "should_stop": trainer.should_stop,
+        "sync_buffers": getattr(trainer.model, DDP_FLAG, None),
     }
     return recursive_detach(found, to_cpu=True)
 
@@ -262,6 +274,8 @@ def _put_into_memory(trainer: pl.Trainer, part: dict[str, Any], rest: str | None
     numbers._callback_metrics.update(part["callback_metrics"])
     for name, value in part["buffers"].items():  # of other processes than the first
         module.get_buffer(name).copy_(value)
+    if hasattr(trainer.model, DDP_FLAG) and part["sync_buffers"] is not None:
+        setattr(trainer.model, DDP_FLAG, part["sync_buffers"])
     if rest is None:
         return
     collection = trainer.fit_loop.epoch_loop._results
