@@ -45,20 +45,22 @@ class Prefixes(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory to compute slopes in; 8 bytes an entry of the lists.
+    """Memory to compute the slopes of two candidates in.
 
     Attributes:
         states: one vector for each state.
         x: probabilities along the lists of a tile of rows.
         q: values along them.
         todo: entries to compute.
-        slopes: of every entry, as far as they were computed.
+        places: where their slopes go.
+        slopes: those of one candidate in the first half, of the other in the second.
     """
 
     states: np.ndarray
     x: np.ndarray
     q: np.ndarray
     todo: np.ndarray
+    places: np.ndarray
     slopes: np.ndarray
 
     @classmethod
@@ -71,7 +73,8 @@ class Scratch(NamedTuple):
             np.empty(longest),
             np.empty(longest),
             np.empty(2 * widest, np.int64),
-            np.empty(len(lists.columns)),
+            np.empty(2 * widest, np.int64),
+            np.empty(2 * widest),
         )
 
 
@@ -183,7 +186,7 @@ def refresh(x: np.ndarray, k: int, total: int, lists: Prefixes, scratch: Scratch
     False if a list no longer reaches far enough.
     """
     starts, columns, values, whole, _, positions, rows, floor = lists
-    states, along, q, todo, slopes = scratch
+    states, along, q, todo, places, slopes = scratch
     size = k * LANES
     reaches = True
     first = 0
@@ -241,6 +244,6 @@ def refresh(x: np.ndarray, k: int, total: int, lists: Prefixes, scratch: Scratch
                         states[j] = q[lower * LANES + lane] - states[j]
             upper = lower
         for lane in range(count):
-            slopes[todo[first + lane]] = states[lane]
+            slopes[places[first + lane]] = states[lane]
         first += LANES
     return reaches

@@ -195,7 +195,9 @@ def _exchange(
 
     The slopes of the candidate that stays change only in the rows it shares with the one that left.
     """
-    begins, rows, todo, slopes = lists.column_starts, lists.rows, scratch.todo, scratch.slopes
+    begins, rows = lists.column_starts, lists.rows
+    todo, places, slopes = scratch.todo, scratch.places, scratch.slopes
+    second = len(slopes) // 2  # where the slopes of q begin
     top, bottom = ends
     half = (bottom - top) // 2
     changed = -1  # whose change the candidate that stayed has to hear of
@@ -213,14 +215,15 @@ def _exchange(
                     if at == begins[changed + 1] or rows[at] > rows[entry]:
                         continue
                 todo[total] = entry
+                places[total] = entry - begins[u] + side * second
                 total += 1
         if not refresh(x, k, total, lists, scratch):
             break
         difference = modular[q] - modular[p]
-        for entry in range(begins[p], begins[p + 1]):
-            difference += slopes[entry] * scale
-        for entry in range(begins[q], begins[q + 1]):
-            difference -= slopes[entry] * scale
+        for i in range(begins[p + 1] - begins[p]):
+            difference += slopes[i] * scale
+        for i in range(begins[q + 1] - begins[q]):
+            difference -= slopes[second + i] * scale
         if abs(difference) <= tie:
             difference = float(q - p)
         _move(x, p if difference > 0.0 else q, q if difference > 0.0 else p)
