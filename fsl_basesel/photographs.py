@@ -365,6 +365,7 @@ def _device(device: str | torch.device) -> torch.device:
     try:
         found = torch.device(device)
         torch.zeros(1, device=found).cpu()
+    # torch asserts that it was built for CUDA, and has no implementation for some other devices.
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(

@@ -104,7 +104,8 @@ def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | No
 
 def chosen_names(selection: Selection | Iterable[str]) -> list[str]:
     """Names of classes, of a selection or as given."""
-    return [str(name) for name in getattr(selection, "names", None) or selection]  # type: ignore[union-attr]
+    names = getattr(selection, "names", None) or selection
+    return [str(name) for name in names]  # type: ignore[union-attr]
 
 
 def _labels(data: Any, label: str) -> list[Any]:

@@ -161,7 +161,7 @@ def _extend(
     picks = _picks(problem, value, index, candidates, count, room)
     k, kth = problem.depth, value[:, -1].copy()
     neighbours: _Neighbours | None = None
-    # With a K beyond |members| rows still have room: a class that adds nothing there never does.
+    # With a K beyond |members| entries of every row are missing: what adds nothing then never does.
     while len(picks) < count and k <= len(members) + len(picks):
         # No class left exceeds the k-th value of any row, or it had been picked. So whatever enters
         # a row with k + 1 becomes its last value, and a state of one value is enough.

@@ -181,3 +181,32 @@ def test_a_run_that_breaks_after_a_checkpoint_goes_on_as_if_it_had_not(
                 missing = {key for key in value if found[what].get(key) != value[key]}
                 assert (number, missing) == (number, set())
             assert found[what] == value, (number, what)
+
+
+class Listing(BaseClassifier):
+    """Lists what numpy, `random` and torch draw in its first steps."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(5)
+        super().__init__(WithDropout(), lr=0.05)
+        self.drawn: list[tuple[float, float, float]] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        self.drawn.append((np.random.rand(), random.random(), float(torch.rand(()))))  # noqa: NPY002
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize("reseed", [True, False])
+def test_steps_are_seeded_unless_one_says_no(reseed: bool, tmp_path: Path) -> None:
+    drawn = []
+    for start in range(2):
+        model, data = Listing(), tiny_data(novel=noisy_task())
+        random.seed(start)
+        np.random.seed(start)  # noqa: NPY002
+        torch.manual_seed(start)
+        callback = tiny_cold_start(schedule=(2,), epochs_per_stage=1, reseed=reseed)
+        tiny_trainer(tmp_path / str(start), callback).fit(model, data)
+        drawn.append(model.drawn)
+    same = [[a == b for a, b in zip(*pair, strict=True)] for pair in zip(*drawn, strict=True)]
+    assert same
+    assert all(one == [reseed] * 3 for one in same)
