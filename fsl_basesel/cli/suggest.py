@@ -37,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("study", metavar="STUDY", help="the measurements (.npz)")
     ks = "values of K to compare (1,2,3,5,7,10,... to half a base set)"
     add("--ks", metavar="A,B,C", help=ks)
-    resamples = "bootstrap resamples of the base sets behind the intervals (%(default)s)"
-    add("--resamples", type=int, default=1000, metavar="N", help=resamples)
-    add("--seed", type=int, default=0, help="seed of the resamples (0)")
     add = output.add_output_arguments(
         parser, "the suggestion, or the rows of every K,"
     ).add_argument
@@ -56,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     ks = output.numbers(args.ks, int, "--ks")
     study = Study.load(args.study)
     with output.working(f"Regressions on {len(study.member)} base sets"):
-        suggestion = study.suggest(ks, resamples=args.resamples, seed=args.seed)
+        suggestion = study.suggest(ks)
     written = []
     if regressions is not None:
         rows = (
@@ -115,17 +112,11 @@ def sentences(suggestion: Suggestion) -> list[str]:
     rows = sorted(suggestion.profile, key=lambda row: -row.chosen)
     others = [row for row in rows if row.k != suggestion.k and row.chosen >= 0.05]
     rivals = "".join(f", {row.k} in {row.chosen:.0%}" for row in others)
-    explained = (
-        f"x1 and x2 explain {max(suggestion.r2, 0):.1%} of the spread of accuracy between "
-        "unseen base sets"
-    )
-    # Below what is explained, the limit says nothing: the noise is less than it allows for.
-    if suggestion.signal_share is not None and suggestion.signal_share > suggestion.r2:
-        explained += f"; at least {suggestion.signal_share:.0%} of it is no noise of testing"
     return [
         f"Suggestion: k = {suggestion.k} (best in {suggestion.chosen.chosen:.0%} of "
         f"resamples{rivals}) and {suggestion.reason}.",
-        f"{explained}.",
+        f"x1 and x2 explain {max(suggestion.r2, 0):.1%} of the spread of accuracy between unseen "
+        "base sets.",
     ]
 
 

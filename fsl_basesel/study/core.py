@@ -14,8 +14,7 @@ from fsl_basesel import checks
 from fsl_basesel.checks import ArrayLike
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_npz, save_npz
-from fsl_basesel.study import inputs
-from fsl_basesel.study.least_squares import Moments, Sample, left_out_by_class, mean, top_means
+from fsl_basesel.study.least_squares import NEEDED_SETS, Moments, Sample, mean, top_means
 from fsl_basesel.study.profile import Interval, ProfileRow, default_ks, profile_rows
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ class ClassRegression:
         beta2_interval: Its 95 % interval.
         alpha: Intercept.
         r2: Share of the variance explained.
-        r2_left_out: The same for sets left out of the regression one at a time.
     """
 
     name: str
@@ -53,7 +51,6 @@ class ClassRegression:
     beta2_interval: Interval
     alpha: float
     r2: float
-    r2_left_out: float
 
 
 class Study:
@@ -66,8 +63,6 @@ class Study:
         accuracy: `S x |N|`, between 0 and 1; NaN where a class was not measured.
         names: Candidate names, unique; by default their column numbers.
         novel_names: Novel class names, unique; by default their row numbers.
-        tests_per_class: Test images behind each accuracy, one number or one a novel class; tells
-            how much of the spread of accuracies is no noise of testing.
 
     Raises:
         InputError: Shapes that do not fit, accuracies beyond 0 to 1, fewer than 5 sets.
@@ -91,16 +86,14 @@ class Study:
         accuracy: ArrayLike,
         names: Sequence[str] | None = None,
         novel_names: Sequence[str] | None = None,
-        tests_per_class: int | ArrayLike | None = None,
     ) -> None:
         matrix = checks.matrix(similarity, "similarity", "novel classes", "candidates")
         novel, base = matrix.shape
         self.similarity = matrix
-        self.member = inputs.membership(sets, base)
-        self.accuracy = inputs.accuracies(accuracy, len(self.member), novel)
+        self.member = _membership(sets, base)
+        self.accuracy = _accuracies(accuracy, len(self.member), novel)
         self.names = checks.class_names(names, base, "names", "candidate")
         self.novel_names = checks.class_names(novel_names, novel, "novel_names", "novel class")
-        self.tests_per_class = inputs.tests(tests_per_class, novel)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -119,20 +112,14 @@ class Study:
     def regressions(self, k: int) -> tuple[ClassRegression, ...]:
         """One regression for every novel class: least squares, intervals by Student's t."""
         x1, x2 = self.regressors(k)
-        sample = Sample.of(x1, x2, self.accuracy)
-        moments = Moments.of(sample)
-        fit = moments.fit()
-        left_out = left_out_by_class(sample)
-        able, constant = np.isfinite(fit.beta1), ~np.isfinite(fit.r2)
-        # A class whose accuracy never changed has slopes of 0, not of rounding.
-        betas = [np.where(able & constant, 0.0, beta) for beta in (fit.beta1, fit.beta2)]
-        widths = [np.where(able & constant, 0.0, width) for width in moments.half_widths()]
+        moments = Moments.of(Sample.of(x1, x2, self.accuracy))
+        fit, (widths1, widths2) = moments.fit(), moments.half_widths()
         rows = []
         for column, name in enumerate(self.novel_names):
             seen = np.isfinite(self.accuracy[:, column])
             level, one, two = (mean(values[seen, column]) for values in (self.accuracy, x1, x2))
-            beta1, beta2 = (float(beta[column]) for beta in betas)
-            near1, near2 = (float(width[column]) for width in widths)
+            beta1, beta2 = float(fit.beta1[column]), float(fit.beta2[column])
+            near1, near2 = float(widths1[column]), float(widths2[column])
             rows.append(
                 ClassRegression(
                     name=name,
@@ -144,18 +131,12 @@ class Study:
                     beta2_interval=(beta2 - near2, beta2 + near2),
                     alpha=level - beta1 * one - beta2 * two,
                     r2=float(fit.r2[column]),
-                    r2_left_out=float(left_out[column]),
                 )
             )
         return tuple(rows)
 
     def profile(
-        self,
-        ks: Sequence[int] | None = None,
-        *,
-        resamples: int = 1000,
-        permutations: int = 200,
-        seed: int = 0,
+        self, ks: Sequence[int] | None = None, *, resamples: int = 1000, seed: int = 0
     ) -> tuple[ProfileRow, ...]:
         """How slopes and R^2 change with K, with intervals over base sets drawn again.
 
@@ -163,33 +144,13 @@ class Study:
             ks: Values of K, each below the size of the smallest base set; by default 1, 2, 3, 5,
                 7, 10, ... up to half of it.
             resamples: Bootstrap resamples of the base sets.
-            permutations: Permutations of the base sets, for the R^2 of chance.
-            seed: Seed of both.
+            seed: Seed of the resamples.
         """
         chosen = self._checked(default_ks(int(self.sizes.min())) if ks is None else ks)
         resamples = checks.integer(resamples, "resamples", 100, None, "")
-        permutations = checks.integer(permutations, "permutations", 20, None, "")
         x1, x2 = top_means(self.similarity, self.member, chosen)
         samples = {k: Sample.of(x1[k], x2, self.accuracy) for k in chosen}
-        return profile_rows(samples, resamples=resamples, permutations=permutations, seed=seed)
-
-    def signal_share(self) -> float | None:
-        """Share of the variance of accuracy, within classes, that is no noise of testing.
-
-        With T independent test images the noise has variance p (1 - p) / T, estimated by
-        p (1 - p) / (T - 1). Where all base sets are tested on the same images it is less than
-        that, so the share is a lower limit. None without `tests_per_class`, or without a spread.
-        """
-        if self.tests_per_class is None:
-            return None
-        seen = np.isfinite(self.accuracy)
-        count = seen.sum(axis=0)
-        used = count > 1
-        filled = np.where(seen, self.accuracy, 0.0)[:, used]
-        noise = (filled * (1 - filled)).sum(axis=0) / count[used] / (self.tests_per_class[used] - 1)
-        variance = np.nanvar(self.accuracy[:, used], axis=0, ddof=1)
-        total = float(variance.sum())
-        return max(0.0, 1 - float(noise.sum()) / total) if total > 0 else None
+        return profile_rows(samples, resamples=resamples, seed=seed)
 
     def suggest(
         self, ks: Sequence[int] | None = None, *, resamples: int = 1000, seed: int = 0
@@ -203,15 +164,7 @@ class Study:
     def figures(
         self, folder: str | os.PathLike[str], suggestion: Suggestion | None = None
     ) -> list[Path]:
-        """Figures 1 to 3 of the paper for this study, each as PNG and SVG.
-
-        Args:
-            folder: Where to write them; made if it is not there.
-            suggestion: What `suggest` returned; computed where it is not given.
-
-        Returns:
-            The files.
-        """
+        """Write Figures 1 to 3 of the paper for this study, each as PNG and SVG; the files."""
         from fsl_basesel.study.plots import write_figures
 
         return write_figures(self, suggestion or self.suggest(), Path(folder))
@@ -228,8 +181,6 @@ class Study:
             "names": np.array(self.names, dtype=str),
             "novel_names": np.array(self.novel_names, dtype=str),
         }
-        if self.tests_per_class is not None:
-            arrays["tests_per_class"] = self.tests_per_class
         return save_npz(target, FORMAT, compress=True, **arrays)
 
     @classmethod
@@ -242,8 +193,7 @@ class Study:
         fields = ("similarity", "sets", "accuracy", "names", "novel_names")
         arrays = load_npz(path, FORMAT, fields, what="a study written by `Study.save` (.npz)")
         similarity, sets, accuracy, names, novel_names = (arrays[field] for field in fields)
-        tests = arrays.get("tests_per_class")
-        return cls(similarity, sets, accuracy, names.tolist(), novel_names.tolist(), tests)
+        return cls(similarity, sets, accuracy, names.tolist(), novel_names.tolist())
 
     def _checked(self, ks: Iterable[int]) -> list[int]:
         smallest = int(self.sizes.min())
@@ -252,3 +202,53 @@ class Study:
         if not found:
             raise InputError("Expected at least one value of k but got none.")
         return sorted(set(found))
+
+
+def _membership(sets: ArrayLike | Iterable[Iterable[int]], base: int) -> np.ndarray:
+    """The base sets as a bool matrix `[S, |B|]`."""
+    rows = list(sets)
+    if len(rows) <= NEEDED_SETS:
+        raise InputError(
+            f"Expected at least {NEEDED_SETS + 1} base sets but got {len(rows)}; a regression on "
+            "two variables needs them, and a useful one 30 or more."
+        )
+    member = np.zeros((len(rows), base), dtype=bool)
+    for number, row in enumerate(rows):
+        entries = checks.array(row, f"Expected `sets[{number}]` to be column numbers")
+        if entries.dtype == bool:
+            if entries.shape != (base,):
+                raise InputError(
+                    f"Expected `sets[{number}]` to say of each of the {base} candidates whether it "
+                    f"is in but got shape {entries.shape}."
+                )
+            member[number] = entries
+        else:
+            member[number, list(checks.distinct_columns(entries, f"sets[{number}]", base))] = True
+        if member[number].sum() < 2:
+            raise InputError(
+                f"Expected `sets[{number}]` to hold at least 2 classes but got "
+                f"{int(member[number].sum())}; with fewer x1 is x2."
+            )
+    return member
+
+
+def _accuracies(values: ArrayLike, sets: int, novel: int) -> np.ndarray:
+    """Accuracies as float64 `[S, |N|]` between 0 and 1, or NaN."""
+    expected = f"Expected `accuracy` to be {sets} x {novel} numbers (base sets x novel classes)"
+    array = checks.array(values, expected)
+    if array.dtype.kind not in "fiu" or array.shape != (sets, novel):
+        raise InputError(f"{expected} but got {array.dtype} of shape {array.shape}.")
+    array = array.astype(np.float64)
+    beyond = np.argwhere(~((array >= 0) & (array <= 1) | np.isnan(array)))
+    if len(beyond):
+        row, column = beyond[0]
+        raise InputError(
+            f"Expected `accuracy` between 0 and 1 but got {array[row, column]} for base set {row} "
+            f"and novel class {column}; divide per cents by 100."
+        )
+    if (np.isfinite(array).sum(axis=0) > NEEDED_SETS).sum() == 0:
+        raise InputError(
+            f"Expected some novel class to be measured on at least {NEEDED_SETS + 1} base sets but "
+            "none was; measure more (NaN counts as not measured)."
+        )
+    return array

@@ -41,14 +41,10 @@ def top_means(
     shape = len(member), len(similarity)
     x1 = {k: np.empty(shape) for k in ks}
     x2 = np.empty(shape)
-    largest = max(ks)
     for row, inside in enumerate(member):
         values = similarity[:, inside].astype(np.float64)
         x2[row] = values.mean(axis=1)
-        if largest < values.shape[1]:
-            values = np.partition(values, -largest, axis=1)[:, -largest:]
-        values.sort(axis=1)
-        sums = np.cumsum(values[:, ::-1], axis=1)
+        sums = np.cumsum(np.sort(values, axis=1)[:, ::-1], axis=1)
         for k in ks:
             x1[k][row] = sums[:, k - 1] / k
     return x1, x2
@@ -152,24 +148,6 @@ class Moments:
             return quantile * np.sqrt(variance * s22), quantile * np.sqrt(variance * s11)
 
 
-def left_out_by_class(sample: Sample) -> np.ndarray:
-    """R^2 of each class for sets left out of its regression one at a time, `[|N|]`.
-
-    The residual of a left-out set is e / (1 - h) with h its leverage, so nothing is fitted twice.
-    It is below 0 where the mean of the other sets predicts better.
-    """
-    moments = Moments.of(sample)
-    fit, (s11, s12, s22, *_, syy) = moments.fit(), moments.sums
-    count, x1, x2 = np.maximum(moments.count, 2.0), sample.x1, sample.x2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        spanned = s22 * x1**2 - 2 * s12 * x1 * x2 + s11 * x2**2
-        leverage = 1 / count + spanned / np.where(np.isfinite(fit.beta1), moments.det, np.nan)
-        residual = sample.y - fit.beta1 * x1 - fit.beta2 * x2
-        error = ((sample.seen * residual / (1 - leverage)) ** 2).sum(axis=0)
-        spread = syy * (count / (count - 1)) ** 2
-        return np.where(spread > 0, 1 - error / spread, np.nan)
-
-
 def left_out_pooled(sample: Sample) -> float:
     """R^2 of the pooled regression for base sets left out one at a time.
 
@@ -185,41 +163,6 @@ def left_out_pooled(sample: Sample) -> float:
     error = ((grown * (sample.y - predicted)) ** 2).sum()
     spread = ((grown * sample.y) ** 2).sum()
     return float(1 - error / spread) if spread > 0 else float("nan")
-
-
-def permuted_r2(samples: Sequence[Sample], rng: np.random.Generator, rounds: int) -> np.ndarray:
-    """Mean R^2 of the classes when accuracies belong to the wrong base sets, `[rounds, K]`.
-
-    The accuracies of one set stay together, because its classes share a network; the mean of a
-    class over all permutations is 2 / (S - 1) exactly.
-    """
-    bases = [_orthonormal(sample) for sample in samples]
-    first = samples[0]
-    seen = first.seen > 0
-    incomplete = np.flatnonzero(~seen.all(axis=0))
-    syy = (first.y**2).sum(axis=0)
-    found = np.empty((rounds, len(samples)))
-    for turn in range(rounds):
-        order = rng.permutation(len(first.y))
-        shuffled = first.y[order]
-        for column in incomplete:  # values move among the sets in which the class was measured
-            kept = order[seen[order, column]]
-            shuffled[seen[:, column], column] = first.y[kept, column]
-        for position, (one, two) in enumerate(bases):
-            explained = sum(np.einsum("sn,sn->n", base, shuffled) ** 2 for base in (one, two))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found[turn, position] = mean(explained / np.where(syy > 0, syy, np.nan))
-    return found
-
-
-def _orthonormal(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-    """Two orthonormal columns a class that span x1 and x2; NaN where there is no regression."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        one = sample.x1 / np.sqrt((sample.x1**2).sum(axis=0))
-        two = sample.x2 - one * (one * sample.x2).sum(axis=0)
-        two = two / np.sqrt((two**2).sum(axis=0))
-    able = np.isfinite(Moments.of(sample).fit().beta1)
-    return np.where(able, one, np.nan), np.where(able, two, np.nan)
 
 
 def mean(values: np.ndarray) -> float:

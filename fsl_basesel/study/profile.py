@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from fsl_basesel.study.least_squares import (
-    Fit,
-    Moments,
-    Sample,
-    left_out_by_class,
-    left_out_pooled,
-    mean,
-    permuted_r2,
-)
+from fsl_basesel.study.least_squares import Fit, Moments, Sample, left_out_pooled, mean
 
 Interval = tuple[float, float]
 NOWHERE: Interval = (float("nan"), float("nan"))
@@ -34,20 +25,15 @@ class ProfileRow:
         k: K of x1.
         classes: Novel classes whose regression could be made.
         beta1: Mean slope of x1.
-        beta1_interval: Its interval.
         beta2: Mean slope of x2.
-        beta2_interval: Its interval.
         ratio: beta2 / beta1 (Figure 1).
         ratio_interval: Its interval; NaN where that of beta1 reaches 0.
         positive: Share of the classes with a slope of x1 above 0.
         r2: Mean R^2 of the classes (Figure 3).
         r2_chance: The R^2 that accuracies of the wrong base sets would have on average.
-        r2_chance_high: What 95 % of permutations of the base sets stay below.
-        r2_left_out: Mean R^2 for base sets left out of the regression one at a time.
         pooled_beta1: Pooled slope of x1.
         pooled_beta1_interval: Its interval.
         pooled_beta2: Pooled slope of x2.
-        pooled_beta2_interval: Its interval.
         pooled_r2: Pooled R^2 (within classes) for base sets left out one at a time.
         lam: -pooled_beta2 / pooled_beta1.
         lam_interval: Its interval; NaN where that of `pooled_beta1` reaches 0.
@@ -57,20 +43,15 @@ class ProfileRow:
     k: int
     classes: int
     beta1: float
-    beta1_interval: Interval
     beta2: float
-    beta2_interval: Interval
     ratio: float
     ratio_interval: Interval
     positive: float
     r2: float
     r2_chance: float
-    r2_chance_high: float
-    r2_left_out: float
     pooled_beta1: float
     pooled_beta1_interval: Interval
     pooled_beta2: float
-    pooled_beta2_interval: Interval
     pooled_r2: float
     lam: float
     lam_interval: Interval
@@ -78,76 +59,58 @@ class ProfileRow:
 
 
 def profile_rows(
-    samples: Mapping[int, Sample], *, resamples: int, permutations: int, seed: int
+    samples: Mapping[int, Sample], *, resamples: int, seed: int
 ) -> tuple[ProfileRow, ...]:
     """One row for every K; arguments as for `Study.profile`."""
     rng = np.random.default_rng(seed)
     sets = len(next(iter(samples.values())).y)
     weights = rng.multinomial(sets, np.full(sets, 1 / sets), size=resamples).astype(np.float64)
-    chance = permuted_r2(list(samples.values()), rng, permutations)
-    draws = [_Draws.of(sample, weights) for sample in samples.values()]
-    best = _best(np.stack([draw.pooled.r2 for draw in draws], axis=1))
-    return tuple(
-        _row(k, sample, draw, chance[:, position], float(np.mean(best == position)))
-        for position, ((k, sample), draw) in enumerate(zip(samples.items(), draws, strict=True))
-    )
-
-
-class _Draws(NamedTuple):
-    """Mean and pooled slopes of every resample, `[R]`."""
-
-    beta1: np.ndarray
-    beta2: np.ndarray
-    pooled: Fit
-
-    @classmethod
-    def of(cls, sample: Sample, weights: np.ndarray) -> _Draws:
-        moments = Moments.resampled(sample, weights)
-        fit = moments.fit()
+    drawn = {k: _resampled(sample, weights) for k, sample in samples.items()}
+    r2 = np.stack([pooled.r2 for _, _, pooled in drawn.values()], axis=1)
+    best = np.where(np.isfinite(r2), r2, -np.inf).argmax(axis=1)
+    best[~np.isfinite(r2).any(axis=1)] = -1
+    rows = []
+    for position, (k, sample) in enumerate(samples.items()):
+        draws1, draws2, pooled_draws = drawn[k]
+        moments = Moments.of(sample)
+        fit, pooled = moments.fit(), moments.pooled().fit()
         able = np.isfinite(fit.beta1)
-        some = np.maximum(able.sum(axis=1), 1)
+        beta1, beta2 = mean(fit.beta1), mean(fit.beta2)
+        rows.append(
+            ProfileRow(
+                k=k,
+                classes=int(able.sum()),
+                beta1=beta1,
+                beta2=beta2,
+                ratio=_ratio(beta2, beta1),
+                ratio_interval=_ratio_interval(draws2, draws1),
+                positive=mean(np.where(able, fit.beta1 > 0, np.nan)),
+                r2=mean(fit.r2),
+                # Two regressors explain 2 / (S - 1) of what has nothing to do with them.
+                r2_chance=mean(2 / (moments.count[np.isfinite(fit.r2)] - 1)),
+                pooled_beta1=float(pooled.beta1),
+                pooled_beta1_interval=_interval(pooled_draws.beta1),
+                pooled_beta2=float(pooled.beta2),
+                pooled_r2=left_out_pooled(sample),
+                lam=_ratio(-float(pooled.beta2), float(pooled.beta1)),
+                lam_interval=_ratio_interval(-pooled_draws.beta2, pooled_draws.beta1),
+                chosen=float(np.mean(best == position)),
+            )
+        )
+    return tuple(rows)
+
+
+def _resampled(sample: Sample, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, Fit]:
+    """Mean slopes of x1 and x2 and the pooled regression of every resample, `[R]`."""
+    moments = Moments.resampled(sample, weights)
+    fit = moments.fit()
+    able = np.isfinite(fit.beta1)
+    with np.errstate(invalid="ignore"):
         beta1, beta2 = (
-            np.where(able.any(axis=1), np.where(able, beta, 0.0).sum(axis=1) / some, np.nan)
+            np.where(able, beta, 0.0).sum(axis=1) / able.sum(axis=1)
             for beta in (fit.beta1, fit.beta2)
         )
-        return cls(beta1, beta2, moments.pooled().fit())
-
-
-def _best(r2: np.ndarray) -> np.ndarray:
-    """Where each row of `[R, K]` is largest; -1 where it is nowhere defined."""
-    filled = np.where(np.isfinite(r2), r2, -np.inf)
-    return np.where(np.isfinite(r2).any(axis=1), filled.argmax(axis=1), -1)
-
-
-def _row(k: int, sample: Sample, draw: _Draws, chance: np.ndarray, chosen: float) -> ProfileRow:
-    moments = Moments.of(sample)
-    fit, pooled = moments.fit(), moments.pooled().fit()
-    able = np.isfinite(fit.beta1)
-    beta1, beta2 = mean(fit.beta1), mean(fit.beta2)
-    judged = able & np.isfinite(fit.r2)
-    return ProfileRow(
-        k=k,
-        classes=int(able.sum()),
-        beta1=beta1,
-        beta1_interval=_interval(draw.beta1),
-        beta2=beta2,
-        beta2_interval=_interval(draw.beta2),
-        ratio=_ratio(beta2, beta1),
-        ratio_interval=_ratio_interval(draw.beta2, draw.beta1),
-        positive=float(np.mean(fit.beta1[able] > 0)) if able.any() else float("nan"),
-        r2=mean(fit.r2),
-        r2_chance=mean(2 / (moments.count[judged] - 1)),
-        r2_chance_high=float(np.quantile(chance, 0.95)) if judged.any() else float("nan"),
-        r2_left_out=mean(left_out_by_class(sample)),
-        pooled_beta1=float(pooled.beta1),
-        pooled_beta1_interval=_interval(draw.pooled.beta1),
-        pooled_beta2=float(pooled.beta2),
-        pooled_beta2_interval=_interval(draw.pooled.beta2),
-        pooled_r2=left_out_pooled(sample),
-        lam=_ratio(-float(pooled.beta2), float(pooled.beta1)),
-        lam_interval=_ratio_interval(-draw.pooled.beta2, draw.pooled.beta1),
-        chosen=chosen,
-    )
+    return beta1, beta2, moments.pooled().fit()
 
 
 def _interval(draws: np.ndarray) -> Interval:

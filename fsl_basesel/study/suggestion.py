@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fsl_basesel.study.core import Study
 
 FORMAT = "fsl-basesel suggestion 1"
+T = TypeVar("T")
 
 FEW_SETS = 20
 """Below so many base sets, resampling them understates what could have come out."""
@@ -37,7 +38,6 @@ class Suggestion:
         lam_estimate: -beta2 / beta1 of the pooled regression, of any sign.
         lam_interval: Its 95 % interval; NaN where that of beta1 reaches 0.
         r2: Pooled R^2 for base sets left out one at a time.
-        signal_share: Least share of the variance of accuracy that is no noise of testing, if known.
         reason: In one sentence, why `lam` is what it is.
         notes: What to bear in mind.
         sets: Number of base sets.
@@ -53,7 +53,6 @@ class Suggestion:
     lam_estimate: float
     lam_interval: Interval
     r2: float
-    signal_share: float | None
     reason: str
     notes: tuple[str, ...]
     sets: int
@@ -85,8 +84,9 @@ class Suggestion:
 
     def to_json(self) -> str:
         """The suggestion as JSON text; NaN is written as null."""
-        fields = {"format": FORMAT, **dataclasses.asdict(self)}
-        return json.dumps(_without_nan(fields), ensure_ascii=False, indent=1, allow_nan=False)
+        text = json.dumps({"format": FORMAT, **dataclasses.asdict(self)})
+        fields = json.loads(text, parse_constant=lambda _: None)
+        return json.dumps(fields, ensure_ascii=False, indent=1, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write JSON to `path`, atomically."""
@@ -102,10 +102,21 @@ class Suggestion:
         what = "a suggestion written by `fsl-basesel suggest --out`"
         fields = load_json(path, FORMAT, what=what)
         with reading(path, what):
-            rows = tuple(ProfileRow(**_numbers(row)) for row in fields.pop("profile"))
-            notes, share = tuple(fields.pop("notes")), fields.pop("signal_share")
-            found = cls(profile=rows, notes=notes, signal_share=share, **_numbers(fields))
+            rows = tuple(_filled(ProfileRow, row) for row in fields["profile"])
+            found = _filled(cls, fields | {"profile": rows})
             return dataclasses.replace(found, k=int(found.chosen.k), lam=float(found.lam))
+
+
+def _filled(kind: type[T], values: dict[str, Any]) -> T:
+    """A row or a suggestion from a file: null is NaN, and what older versions had more is left."""
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: _number(values[name]) for name in names})
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_number(entry) for entry in value)
+    return float("nan") if value is None else value
 
 
 def suggestion_of(
@@ -132,7 +143,6 @@ def suggestion_of(
         lam_estimate=best.lam,
         lam_interval=best.lam_interval,
         r2=best.pooled_r2,
-        signal_share=study.signal_share(),
         reason=_reason(best),
         notes=tuple(_notes(study, best)),
         sets=len(study.member),
@@ -186,28 +196,3 @@ def _notes(study: Study, best: ProfileRow) -> list[str]:
             f"k = {best.k}: too few sets, or similarities that do not change"
         )
     return notes
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(entry) for entry in value]
-    return value
-
-
-def _numbers(fields: dict[str, Any]) -> dict[str, Any]:
-    """null back to NaN, and intervals back to pairs."""
-    nan = float("nan")
-    return {
-        key: (
-            tuple(nan if entry is None else entry for entry in value)
-            if isinstance(value, list)
-            else nan
-            if value is None
-            else value
-        )
-        for key, value in fields.items()
-    }

@@ -55,8 +55,6 @@ def _study(
         data = data_module(trial.data, trial.seed, trial.training, "candidates")
         means = first_centroids(trial, data, store)
         problem = means.problem(trial.m, 1, 0.0)
-        assert data.novel is not None
-        tests = np.bincount(data.novel.test_set().labels, minlength=len(data.novel))
         for head in experiment.heads:
             for shots in experiment.shots:
                 name = f"{dataset}-{head}-{shots}shot"
@@ -67,7 +65,6 @@ def _study(
                     np.array(accuracy),
                     names=means.candidates.names,
                     novel_names=means.novel.names,
-                    tests_per_class=experiment.supports * tests,
                 )
                 suggestion = study.suggest()
                 written.append(study.save(folder / f"{name}.npz"))

@@ -24,19 +24,14 @@ def test_the_same_seed_gives_the_same_suggestion() -> None:
 
 def test_a_study_is_read_back_as_it_was(tmp_path: Path) -> None:
     names = [f"狐 {i}" for i in range(60)]
-    study = planted(tests_per_class=25, names=names)
-    study = Study(
-        study.similarity.astype(np.float32),
-        study.member,
-        with_gaps(study).accuracy,
-        names,
-        tests_per_class=25,
-    )
+    study = planted(names=names)
+    similarity = study.similarity.astype(np.float32)
+    study = Study(similarity, study.member, with_gaps(study).accuracy, names)
     path = study.save(tmp_path / "new" / "study.npz")
     again = Study.load(path)
     assert [file.name for file in path.parent.iterdir()] == ["study.npz"]
     assert (again.names, again.novel_names) == (study.names, study.novel_names)
-    for field in ("similarity", "member", "accuracy", "tests_per_class"):
+    for field in ("similarity", "member", "accuracy"):
         one, two = getattr(study, field), getattr(again, field)
         assert one.dtype == two.dtype
         np.testing.assert_array_equal(one, two)
@@ -91,7 +86,7 @@ def test_figures_are_written_as_png_and_svg_and_no_backend_is_chosen(tmp_path: P
     from PIL import Image
 
     before = dict(matplotlib.rcParams)
-    study = planted(tests_per_class=50)
+    study = planted()
     written = study.figures(tmp_path / "new", study.suggest([1, 3, 10]))
     assert len(written) == 6
     for path in written:

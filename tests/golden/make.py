@@ -275,7 +275,7 @@ def _study() -> Any:
     sets = [np.argsort(rng.random(16))[:6] for _ in range(24)]
     nearest = np.array([np.sort(similarity[:, u])[:, -2:].mean(axis=1) for u in sets])
     accuracy = np.round(0.2 + 0.5 * nearest + 0.05 * rng.random(nearest.shape), 4)
-    return Study(similarity, sets, accuracy, tests_per_class=40)
+    return Study(similarity, sets, accuracy)
 
 
 def study_answer(study: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from .conftest import Run
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     """60 base sets with k = 3 and lam = 0.5 planted."""
-    return planted(tests_per_class=5000).save(tmp_path / "study.npz")
+    return planted().save(tmp_path / "study.npz")
 
 
 def test_the_table_has_a_line_for_every_k_and_ends_with_the_suggestion(run: Run, study: Path):
@@ -32,7 +32,6 @@ def test_the_table_has_a_line_for_every_k_and_ends_with_the_suggestion(run: Run,
     assert f"Suggestion: k = 3 (best in 100% of resamples) and {expected.reason}." in words
     assert expected.reason.startswith(f"lam = {expected.lam:.2f} because")
     assert f"{expected.r2:.1%} of the spread" in words
-    assert f"at least {expected.signal_share:.0%} of it" in words
     assert max(map(len, result.out.splitlines())) <= 80
 
 
@@ -104,7 +103,6 @@ def test_select_and_compare_take_k_and_lam_from_a_suggestion(
         (["--ks", "20"], "one less than the smallest base set (20 classes"),
         (["--csv", "table.txt"], "Expected --csv to end in .csv but got 'table.txt'"),
         (["--out", "suggestion.txt"], "Expected --out to end in .json or .csv"),
-        (["--resamples", "5"], "Expected `resamples` to be at least 100"),
     ],
 )
 def test_bad_options_are_named_in_one_line(
