@@ -18,8 +18,7 @@ except ImportError as error:
     ) from error
 
 from lightning_modules.classifier import ClassifierMethods
-from lightning_modules.heads.anil import ANILMethods
-from lightning_modules.heads.maml import MAMLMethods
+from lightning_modules.heads.maml import ANILMethods, MAMLMethods
 from lightning_modules.heads.protonet import ProtoNetMethods
 
 Module: Any = pl.LightningModule

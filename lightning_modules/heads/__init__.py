@@ -5,10 +5,9 @@
 of those three, learn2learn must be installed.
 """
 
-from lightning_modules.heads.anil import ANIL
 from lightning_modules.heads.base import Head
 from lightning_modules.heads.episodic import EpisodicHead
-from lightning_modules.heads.maml import MAML
+from lightning_modules.heads.maml import ANIL, MAML
 from lightning_modules.heads.nearest_centroid import NearestCentroid
 from lightning_modules.heads.protonet import ProtoNet
 from lightning_modules.heads.softmax_regression import SoftmaxRegression

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -104,17 +103,6 @@ def one_by_one(
     """Scores of several episodes by a head that takes one at a time."""
     pairs = zip(support, query, strict=True)
     return torch.stack([scores(part, labels, mine, ways) for part, mine in pairs])
-
-
-@contextmanager
-def gradients_allowed() -> Iterator[None]:
-    """Gradients can be taken inside, even where the Trainer has turned on inference mode.
-
-    Tensors that came from outside must be cloned first, as those made in inference mode cannot take
-    part in a graph.
-    """
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
 
 
 def autocast_off(device: torch.device) -> torch.autocast:

@@ -48,6 +48,11 @@ class EpisodicMethods(Module):
         """Features `[B, d]` of images, for class centroids and for other heads."""
         return self.embed(images).flatten(1)
 
+    def _embedded_together(self, episode: Episode) -> list[Tensor]:
+        """Features of support and queries, which share a batch."""
+        features = self.features(torch.cat([episode.support, episode.query]))
+        return list(features.split([len(episode.support), len(episode.query)]))
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Cross-entropy of the queries after learning from the support set."""
         episode = self.episode_of(batch)

@@ -1,4 +1,4 @@
-"""`MAML`: a few gradient steps on a copy of backbone and classifier, with learn2learn's MAML."""
+"""`MAML` and `ANIL`: a few gradient steps on a copy of the model, with learn2learn's MAML."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from torch.nn import functional
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode
-from lightning_modules.heads.base import (
-    evaluation_mode,
-    full_precision,
-    gradients_allowed,
-    one_by_one,
-)
-from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods, OptimizerFactory
+from lightning_modules.heads.base import evaluation_mode, full_precision, one_by_one
+from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods
 from lightning_modules.heads.normalisation import use_support_statistics
 from lightning_modules.requirements import require_learn2learn
 
@@ -36,11 +31,9 @@ class MAMLMethods(EpisodicMethods):
         steps: int = 1,
         eval_steps: int | None = None,
         first_order: bool = False,
-        shots: int | None = None,
-        lr: float = 1e-3,
-        optimizer: OptimizerFactory | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(None, shots=shots, lr=lr, optimizer=optimizer)
+        super().__init__(None, **options)
         counts = {"ways": ways, "dims": dims, "steps": steps, "eval_steps": eval_steps or steps}
         for name, value in counts.items():
             checks.integer(value, name, 1, None, "")
@@ -81,17 +74,18 @@ class MAMLMethods(EpisodicMethods):
         self._adapt(clone, support, episode.support_labels, episode.ways, self.steps)
         return clone(query)[:, : episode.ways]
 
-    def _inputs(self, episode: Episode) -> tuple[Tensor, Tensor]:
+    def _inputs(self, episode: Episode) -> list[Tensor]:
         """Support and queries as the adapting network takes them."""
-        return episode.support, episode.query
+        return [episode.support, episode.query]
 
     def scores(self, support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
         """Logits after adaptation, `[..., Q, ways]`, of images if the backbone adapts."""
         if support.ndim > 2 and not self.adapts_backbone:
             return one_by_one(self.scores, support, labels, query, ways)
-        with evaluation_mode(self), gradients_allowed():
+        # The Trainer may have turned on inference mode. Tensors made in it cannot take part in
+        # gradients; their clones can.
+        with evaluation_mode(self), torch.inference_mode(False), torch.enable_grad():
             clone = self.learner.clone(first_order=True)  # the same values, without the graph
-            # Tensors made in inference mode cannot take part in gradients; their clones can.
             support = support.clone()
             self._adapt(clone, support, labels.clone(), ways, self.eval_steps)
             with torch.no_grad():
@@ -129,13 +123,38 @@ class MAML(MAMLMethods, EpisodicHead):
         steps: steps of the adaptation.
         eval_steps: steps when evaluating; None is `steps`.
         first_order: leave second derivatives out when training.
-        shots: as in `EpisodicHead`, like `lr` and `optimizer`.
-        lr: as in `EpisodicHead`.
-        optimizer: as in `EpisodicHead`.
+        options: `shots`, `lr` and `optimizer` of `EpisodicHead`.
 
     Example:
         >>> support = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> labels = torch.tensor([1, 0])
         >>> MAML(ways=2, dims=2, steps=5).scores(support, labels, support, ways=2).argmax(-1)
         tensor([1, 0])
+    """
+
+
+class ANILMethods(MAMLMethods):
+    """All of `ANIL` but the package its LightningModule is of."""
+
+    def _adapting(
+        self, backbone: torch.nn.Module | None, classifier: torch.nn.Linear
+    ) -> torch.nn.Module:
+        self.backbone = backbone
+        return classifier
+
+    def _inputs(self, episode: Episode) -> list[Tensor]:
+        """Features; support and queries share a batch, as in learn2learn's training."""
+        return self._embedded_together(episode)
+
+
+class ANIL(ANILMethods, MAML):
+    """Almost no inner loop (Raghu et al. 2020): the backbone is learnt across tasks only.
+
+    Arguments are those of `MAML`. As the backbone does not adapt, features can be computed once for
+    all episodes.
+
+    Example:
+        >>> anil = ANIL(ways=5, dims=8, backbone=torch.nn.Flatten())
+        >>> anil.features(torch.zeros(3, 1, 2, 4)).shape, anil.adapts_backbone
+        (torch.Size([3, 8]), False)
     """

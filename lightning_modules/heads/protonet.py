@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fsl_basesel import checks
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import autocast_off, class_means, full_precision, one_by_one
-from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods, OptimizerFactory
+from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods
 from lightning_modules.requirements import require_learn2learn
 
 DISTANCES = ("euclidean", "cosine")
@@ -26,11 +28,9 @@ class ProtoNetMethods(EpisodicMethods):
         distance: str = "euclidean",
         *,
         scale: float = 1.0,
-        shots: int | None = None,
-        lr: float = 1e-3,
-        optimizer: OptimizerFactory | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(backbone, shots=shots, lr=lr, optimizer=optimizer)
+        super().__init__(backbone, **options)
         self.distance, self.scale = checks.one_of(distance, DISTANCES, "distance"), scale
         l2l = require_learn2learn()
         function = squared_distances if distance == "euclidean" else distance
@@ -54,8 +54,7 @@ class ProtoNetMethods(EpisodicMethods):
 
     def learn(self, episode: Episode) -> Tensor:
         """Scaled scores; support and queries share a batch, as in learn2learn's training."""
-        features = self.embed(torch.cat([episode.support, episode.query]))
-        support, query = features.split([len(episode.support), len(episode.query)])
+        support, query = self._embedded_together(episode)
         return self.scale * self.scores(support, episode.support_labels, query, episode.ways)
 
 
@@ -71,9 +70,7 @@ class ProtoNet(ProtoNetMethods, EpisodicHead):
         distance: "euclidean" or "cosine".
         scale: factor on the logits when training. 1 is learn2learn's; cosines, which lie between
             -1 and 1, train better with about 10.
-        shots: as in `EpisodicHead`, like `lr` and `optimizer`.
-        lr: as in `EpisodicHead`.
-        optimizer: as in `EpisodicHead`.
+        options: `shots`, `lr` and `optimizer` of `EpisodicHead`.
 
     Example:
         >>> support = torch.tensor([[0.0, 0.0], [4.0, 4.0]])

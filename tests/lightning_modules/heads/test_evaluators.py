@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 from fsl_basesel.errors import InputError
 from lightning_modules.episodes import Episode, EpisodeSampler, split_task
@@ -15,7 +14,6 @@ from lightning_modules.heads import (
     SoftmaxRegression,
     WhitenedCentroid,
 )
-from lightning_modules.heads.softmax_regression import minimise
 
 linear_model = pytest.importorskip("sklearn.linear_model")
 neighbors = pytest.importorskip("sklearn.neighbors")
@@ -134,37 +132,6 @@ def test_features_of_length_zero_are_no_error():
 def test_settings_without_sense_are_refused():
     with pytest.raises(InputError, match="Expected `"):
         SoftmaxRegression(weight_decay=0)
-
-
-class Quadratics(nn.Module):
-    """Bowls of very different widths; minimisers by a linear solve."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        base = torch.randn(6, 20, 20, generator=generator, dtype=torch.float64)
-        widths = torch.logspace(-2, 2, 20, dtype=torch.float64).diag()
-        rotation = torch.linalg.qr(base)[0]
-        self.matrix = rotation @ widths @ rotation.mT
-        self.goal = torch.randn(6, 20, generator=generator, dtype=torch.float64)
-
-    def forward(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        away = point - self.goal
-        slope = torch.einsum("eij,ej->ei", self.matrix, away)
-        return (away * slope).sum(1) / 2, slope
-
-
-def test_lbfgs_finds_the_bottom_of_ill_conditioned_bowls():
-    bowls = Quadratics()
-    found = minimise(bowls, torch.zeros(6, 20, dtype=torch.float64), tolerance=1e-9)
-    torch.testing.assert_close(found, bowls.goal, rtol=0, atol=1e-6)
-
-
-def test_lbfgs_stops_where_it_starts_if_that_is_the_bottom():
-    bowls = Quadratics()
-    start = torch.where(torch.arange(6)[:, None] < 3, bowls.goal, 0.0)
-    found = minimise(bowls, start, tolerance=1e-9)
-    assert torch.equal(found[:3], start[:3])
 
 
 def test_whitened_centroids_are_those_of_a_direct_computation():
