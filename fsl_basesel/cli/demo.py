@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,11 +80,13 @@ def run(args: argparse.Namespace) -> int:
     if failures:
         return reproduce.finish(experiment, rows, store, failures, screen)
     _print_comparison(screen, experiment, rows, store)
-    schedule = [size for size in SCHEDULE if size < first.m] + [first.m]
+    schedule = (*(size for size in SCHEDULE if size < first.m), first.m)
     with output.working(f"Cold start {'-'.join(map(str, schedule))}"):
         from lightning_modules.experiments.trial import cold_start_run
 
-        stages = cold_start_run(first, schedule, k=3, folder=folder)
+        how = {"method": "auto", "k": 3, "lam": 0.0, "similarity": "cosine"}
+        staged = replace(first, schedule=schedule, **how)
+        stages = cold_start_run(staged, folder)
     _print_stages(screen, *stages)
     selection = Selection.load(folder / f"selection-stage-{len(schedule)}.json")
     print_reasons(screen, selection)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -60,21 +59,14 @@ def first_centroids(trial: Trial, data: BaseClassDataModule, store: ResultStore)
     key = digest(settings | {"format": FORMAT, "seed": seed, "shots": max(trial.shots)})
     folder = store.folder / "first-models" / key
     with store.claim(f"first-{key}", wait=True):
-        means = _load_saved(folder)
-        if means is None:
+        try:
+            candidates, novel = load_classes(folder / classes_file(1))
+        except fb.InputError:  # not there yet, or damaged
             embedded = "backbone" in trial.pretraining
             means = _embedded(trial, seed) if embedded else _computed(trial, data, seed, store)
-            save_classes(folder, 1, means.candidates, means.novel)
-            means = _load_saved(folder)  # as all others will see it, in single precision
-    assert means is not None
-    return means
-
-
-def _load_saved(folder: Path) -> FirstCentroids | None:
-    try:
-        candidates, novel = load_classes(folder / classes_file(1))
-    except fb.InputError:
-        return None
+            save_classes(folder, 1, *means)
+            # As all others will see it, in single precision.
+            candidates, novel = load_classes(folder / classes_file(1))
     assert novel is not None
     return FirstCentroids(candidates, novel)
 
@@ -85,7 +77,7 @@ def _computed(
     module = _first_model(trial, seed, store)
     novel = data.novel
     assert novel is not None
-    support = selection_support(novel, max(trial.shots)).support_set()
+    support = novel.support_set(max(trial.shots))
     candidates = image_centroids(data.pool.preview_set(), len(data.pool), module)
     return FirstCentroids(
         ClassCentroids(candidates, data.pool.names, data.pool.groups),

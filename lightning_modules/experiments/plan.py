@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,19 +154,18 @@ class Experiment:
 
     def rows(self) -> list[TableRow]:
         """Every trial of the experiment, repeat after repeat so that tables fill up evenly."""
+        seeds, methods = self.all_seeds, self.methods
         if self.kind == "study":
-            return [
-                self._row(name, change, f"set {draw}", {"method": "random", "draw": draw}, m, 0)
-                for draw in range(self.sets)
-                for name, change in self.datasets.items()
-                for m in change.get("m", self.m)
-            ]
+            seeds = (0,)
+            methods = {
+                f"set {draw}": {"method": "random", "draw": draw} for draw in range(self.sets)
+            }
         return [
             self._row(name, change, label, how, m, seed)
-            for seed in self.all_seeds
+            for seed in seeds
             for name, change in self.datasets.items()
             for m in change.get("m", self.m)
-            for label, how in (self.methods | change.get("methods", {})).items()
+            for label, how in (methods | change.get("methods", {})).items()
             if m in how.get("m", [m])
         ]
 
@@ -175,9 +174,9 @@ class Experiment:
     ) -> TableRow:
         method, setting = how["method"], how.get("setting", self.setting)
         blind = method == "random"  # it looks at nothing, so settings share its trials
-        split_seed = 0 if self.share_split or self.kind == "study" else seed
         arguments = self.data.get("init_args", {}) | change.get("init_args", {})
-        arguments |= {"split_seed": split_seed, "shots": self.supports * max(self.shots)}
+        arguments["split_seed"] = 0 if self.share_split else seed
+        arguments["shots"] = self.supports * max(self.shots)
         staged = setting == "cold-start" and not blind
         schedule = how.get("schedule", [6, 12, 25, 50, 100]) if staged else None
         if schedule is not None and schedule[-1] != m:
@@ -267,10 +266,10 @@ def _check(experiment: Experiment) -> None:
     expect(experiment.kind in KINDS, f"`kind` to be one of {', '.join(KINDS)}", experiment.kind)
     expect(experiment.repeats >= 1, "`repeats` of at least 1", experiment.repeats)
     seeds = experiment.seeds
-    numbers = all(isinstance(seed, int) and seed >= 0 for seed in seeds)
-    different = numbers and len(set(seeds)) == len(seeds)
-    expect(different, "`seeds` to be different integers of at least 0", seeds)
     if seeds:
+        numbers = all(isinstance(seed, int) and seed >= 0 for seed in seeds)
+        different = numbers and len(set(seeds)) == len(seeds)
+        expect(different, "`seeds` to be different integers of at least 0", seeds)
         most = f"`repeats` of at most {len(seeds)}, the number of `seeds`,"
         expect(experiment.repeats <= len(seeds), most, experiment.repeats)
     expect(experiment.supports >= 1, "`supports` of at least 1", experiment.supports)
@@ -286,30 +285,21 @@ def _check(experiment: Experiment) -> None:
                 expect(random, f"`control` {DOMAIN} or {POOL} with method {RANDOM}", how)
             name = how.get("similarity", "cosine")
             expect(name in SIMILARITIES, f"`similarity` of {', '.join(SIMILARITIES)}", name)
-    if experiment.decide:
-        _check_decide(experiment, experiment.decide, expect)
-
-
-def _check_decide(
-    experiment: Experiment, declared: Settings, expect: Callable[[bool, str, object], None]
-) -> None:
-    """Declared comparisons must be of labels, m, head and shots that the experiment has."""
-    expect(
-        set(declared) == {"comparisons", "head", "shots"},
-        "`decide` with comparisons, head, shots",
-        declared,
-    )
+    if not experiment.decide:
+        return
+    declared = experiment.decide
+    parts = set(declared) == {"comparisons", "head", "shots"}
+    expect(parts, "`decide` with comparisons, head, shots", declared)
     expect(declared["head"] in experiment.heads, "`decide` to name a head", declared["head"])
     expect(declared["shots"] in experiment.shots, "`decide` to name shots", declared["shots"])
     expect(len(declared["comparisons"]) > 0, "at least one comparison", declared["comparisons"])
     for pair in declared["comparisons"]:
-        expect(
+        there = (
             set(pair) == {"better", "than", "m"}
             and {pair["better"], pair["than"]} <= set(experiment.methods)
-            and pair["m"] in experiment.m,
-            "comparisons with `better` and `than`, two of its methods, and `m`",
-            pair,
+            and pair["m"] in experiment.m
         )
+        expect(there, "comparisons with `better` and `than`, two of its methods, and `m`", pair)
 
 
 def _read(path: Path, above: tuple[Path, ...] = ()) -> Settings:

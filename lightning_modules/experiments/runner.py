@@ -6,7 +6,6 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -16,9 +15,6 @@ from pathlib import Path
 from fsl_basesel.errors import InputError
 from lightning_modules.experiments.plan import Trial
 from lightning_modules.experiments.store import ResultStore
-
-BUSY_SECONDS = 2.0
-"""How long to wait before looking again at a trial that another process is at work on."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,12 @@ def run_all(
     return failures
 
 
-def attempt(trial: Trial, folder: Path) -> TrialOutcome:
-    """Run a trial unless it has a result by now or another process is at work on it."""
+def attempt(trial: Trial, folder: Path, wait: bool) -> TrialOutcome:
+    """Run a trial unless it has a result by now; `wait` for another process that runs it."""
     from lightning_modules.experiments.trial import run_trial
 
     store = ResultStore(folder)
-    with store.claim(trial.key) as mine:
+    with store.claim(trial.key, wait) as mine:
         if not mine:
             return TrialOutcome(trial, "busy")
         if store.load(trial) is not None:
@@ -71,37 +67,30 @@ def attempt(trial: Trial, folder: Path) -> TrialOutcome:
 
 
 def _in_turn(left: Sequence[Trial], store: ResultStore) -> Iterator[TrialOutcome]:
-    queue = list(left)
-    while queue:
-        busy = []
-        for trial in queue:
-            outcome = attempt(trial, store.folder)
-            if outcome.state == "busy":
-                busy.append(trial)
-            else:
-                yield outcome
-        if len(busy) == len(queue):
-            time.sleep(BUSY_SECONDS)
-        queue = busy
+    queue = [(trial, False) for trial in left]
+    for trial, patient in queue:  # those that are busy come again at its end
+        outcome = attempt(trial, store.folder, patient)
+        if outcome.state == "busy":
+            queue.append((trial, True))
+        else:
+            yield outcome
 
 
 def _side_by_side(left: Sequence[Trial], store: ResultStore, jobs: int) -> Iterator[TrialOutcome]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _prepare, (threads,))
     try:
-        queue, running = list(left), set[Future[TrialOutcome]]()
+        queue, running = [(trial, False) for trial in left], set[Future[TrialOutcome]]()
         while queue or running:
             while queue and len(running) < jobs:
-                running.add(pool.submit(attempt, queue.pop(0), store.folder))
+                trial, patient = queue.pop(0)
+                running.add(pool.submit(attempt, trial, store.folder, patient))
             finished, running = wait(running, return_when=FIRST_COMPLETED)
-            outcomes = [future.result() for future in finished]
-            for outcome in outcomes:
+            for outcome in (future.result() for future in finished):
                 if outcome.state == "busy":
-                    queue.append(outcome.trial)
+                    queue.append((outcome.trial, True))
                 else:
                     yield outcome
-            if all(outcome.state == "busy" for outcome in outcomes):
-                time.sleep(BUSY_SECONDS)
     except BrokenProcessPool as error:
         raise InputError(
             "Expected the processes of --jobs to finish but one was killed, perhaps for want of "

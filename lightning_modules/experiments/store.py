@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,15 @@ class ResultStore:
                 "another folder with --out-dir."
             ) from error
 
-    def load_part(self, name: str) -> dict[str, Any] | None:
-        """What several trials share; None if it is not there or cannot be read."""
-        return _object_in(self._part(name))
-
-    def save_part(self, name: str, content: dict[str, Any]) -> None:
-        """Keep what several trials share."""
-        write_text(self._part(name), json.dumps(content) + "\n")
-
-    def _part(self, name: str) -> Path:
-        return self.folder / "shared" / f"{name}.json"
+    def shared(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What several trials share, computed by whoever comes first; others wait for it."""
+        path = self.folder / "shared" / f"{name}.json"
+        with self.claim(name, wait=True):
+            found = _object_in(path)
+            if found is None:
+                found = compute()
+                write_text(path, json.dumps(found) + "\n")
+        return found
 
     def load(self, trial: Trial) -> dict[str, Any] | None:
         """The result of a trial; None if there is none yet, or it cannot be read."""

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
+
 import fsl_basesel as fb
 from fsl_basesel import controls
 from fsl_basesel.data import NovelTask
 from fsl_basesel.errors import InputError
+from fsl_basesel.report.record import selection_file
 from fsl_basesel.selectors.base import seeded
 from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
 from lightning_modules.classifier import BaseClassifier
@@ -58,7 +61,10 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
         chosen = selection.indices
         judged = _judged_once(trial, data, chosen, store)
     else:
-        selection, module = _cold_start(trial, data)
+        with tempfile.TemporaryDirectory() as name:
+            _, module = _cold_start(trial, data, Path(name))
+            last = selection_file(len(trial.schedule))
+            selection = fb.Selection.load(Path(name) / last)
         chosen = list(data.class_numbers)
         judged = _judged(trial, module, novel)
     certified = trial.k is not None
@@ -86,16 +92,15 @@ def _judged_once(
     if data.max_per_class is not None:
         settings["max_per_class"] = data.max_per_class
     key = digest(settings | {"format": FORMAT, "classes": sorted(chosen)})
-    with store.claim(f"network-{key}", wait=True):
-        judged = store.load_part(f"network-{key}")
-        if judged is None:
-            data.add_classes(sorted(chosen))
-            epochs = trial.training["epochs"]
-            module = train(data, trial.model, trial.training, trial.seed, epochs)
-            assert data.novel is not None
-            judged = _judged(trial, module, data.novel)
-            store.save_part(f"network-{key}", judged)
-    return judged
+
+    def judged() -> dict[str, Any]:
+        data.add_classes(sorted(chosen))
+        epochs = trial.training["epochs"]
+        module = train(data, trial.model, trial.training, trial.seed, epochs)
+        assert data.novel is not None
+        return _judged(trial, module, data.novel)
+
+    return store.shared(f"network-{key}", judged)
 
 
 def _judged(trial: Trial, module: BaseClassifier, novel: NovelTask) -> dict[str, Any]:
@@ -155,48 +160,41 @@ def _shares(trial: Trial, means: FirstCentroids, chosen: list[int]) -> dict[str,
     return shares
 
 
-def _cold_start(trial: Trial, data: BaseClassDataModule) -> tuple[fb.Selection, BaseClassifier]:
-    """All stages in one fit; the last selection and the last network."""
+def _cold_start(
+    trial: Trial, data: BaseClassDataModule, folder: Path, others: Sequence[pl.Callback] = ()
+) -> tuple[ColdStartSelection, BaseClassifier]:
+    """All stages in one fit; of the novel task `data` then has what a selection may see alone."""
     assert trial.schedule is not None
-    with tempfile.TemporaryDirectory() as folder:
-        callback = _selection_callback(
-            trial, data, trial.schedule, trial.k or 1, folder,
-            lam=trial.lam or 0.0, method=trial.method, similarity=trial.similarity,
-            certify=trial.k is not None,
-        )  # fmt: skip
-        module = train(data, trial.model, trial.training, trial.seed, None, [callback])
-        last = fb.Selection.load(f"{folder}/selection-stage-{len(trial.schedule)}.json")
-    return last, module
-
-
-def _selection_callback(
-    trial: Trial,
-    data: BaseClassDataModule,
-    schedule: Sequence[int],
-    k: int,
-    folder: str | Path,
-    **options: Any,
-) -> ColdStartSelection:
-    """A cold start on `data`, whose novel task then has the support images it may see alone."""
     assert data.novel is not None
     data.novel = selection_support(data.novel, max(trial.shots))
-    settings = options | {"k": k, "seed": trial.seed, "dirpath": folder, "verbose": False}
-    return ColdStartSelection(schedule, trial.training["epochs"], **settings)
+    callback = ColdStartSelection(
+        trial.schedule,
+        trial.training["epochs"],
+        trial.k or 1,
+        trial.lam or 0.0,
+        trial.method,
+        similarity=trial.similarity,
+        certify=trial.k is not None,
+        seed=trial.seed,
+        dirpath=folder,
+        verbose=False,
+    )
+    module = train(data, trial.model, trial.training, trial.seed, None, [*others, callback])
+    return callback, module
 
 
 def cold_start_run(
-    trial: Trial, schedule: Sequence[int], k: int, folder: Path, draws: int = 5
+    trial: Trial, folder: Path, draws: int = 5
 ) -> tuple[ColdStartSelection, NovelEvaluation]:
-    """Train in stages on the data of a trial; the files of the run go to `folder`.
+    """Train in the stages of a trial; the files of the run go to `folder`.
 
     Every stage is evaluated on `draws` support and test sets. The callbacks that are returned know
     what was chosen and measured.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = data_module(trial.data, trial.seed, trial.training, "candidates")
-    selection = _selection_callback(trial, data, schedule, k, folder)
     evaluation = NovelEvaluation(
         shots=trial.shots[0], episodes=draws, dirpath=folder, verbose=False
     )
-    train(data, trial.model, trial.training, trial.seed, None, [evaluation, selection])
+    selection, _ = _cold_start(trial, data, folder, [evaluation])
     return selection, evaluation
