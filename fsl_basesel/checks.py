@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import sys
 from collections.abc import Iterable, Sequence
@@ -200,6 +201,39 @@ def class_names(
             "once; merge those classes or rename one."
         )
     return listed
+
+
+def positions(
+    classes: Iterable[Any], names: Sequence[str], expected: str = "the name of a class"
+) -> list[int]:
+    """Where classes, given by name or by number, each once, stand among `names`.
+
+    Raises:
+        InputError: A class is not there or comes twice; `expected` says what names they are.
+    """
+    listed = list(classes)
+    position = {name: number for number, name in enumerate(names)}
+    unknown = [entry for entry in listed if isinstance(entry, str) and entry not in position]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], names, n=1)
+        advice = f"did you mean {near[0]!r}?" if near else f"the first of them is {names[0]!r}."
+        raise InputError(
+            f"Expected {expected} but got {unknown[0]!r}, which is none of the {len(names)} "
+            f"({len(unknown)} of {len(listed)} entries unknown); {advice}"
+        )
+    found: dict[int, None] = {}
+    for entry in listed:
+        try:
+            number = position[entry] if isinstance(entry, str) else index(entry)
+        except TypeError:
+            raise InputError(f"Expected a class as a number or a name but got {entry!r}.") from None
+        if not 0 <= number < len(names):
+            raise InputError(f"Expected class numbers from 0 to {len(names) - 1} but got {number}.")
+        if number in found:
+            again = names[number]
+            raise InputError(f"Expected each class once but got {again!r} twice; remove one.")
+        found[number] = None
+    return list(found)
 
 
 def finite_sums(largest: float, terms: float, name: str) -> None:

@@ -297,7 +297,7 @@ def _settings(
 
     Groups and numbers of images come from `candidates`, or from `job` if they are a folder.
     """
-    from fsl_basesel.files.lists import numbers, read_names, read_values
+    from fsl_basesel.cli.lists import numbers, read_names, read_values
 
     selected: list[int] = []
     for path in args.selected:
@@ -365,8 +365,8 @@ def _read_limits(path: str) -> dict[str, Any]:
 
 def _limits_in(path: str, names: tuple[str, ...]) -> dict[str, Any]:
     """The limits of a file, with numbers of classes in place of their names."""
+    from fsl_basesel.cli.lists import by_name, numbers, positions
     from fsl_basesel.files.classes import named_in
-    from fsl_basesel.files.lists import by_name, numbers, positions
 
     limits = _read_limits(path)
     found = {key: limits[key] for key in LIMITS if limits.get(key) not in (None, [])}
@@ -401,7 +401,7 @@ def improved_by_page(
     args: argparse.Namespace, problem: SelectionProblem, selection: Selection
 ) -> Selection:
     """The selection, or the classes that the page chose (`classes` of `--limits`) if better."""
-    from fsl_basesel.files.lists import positions
+    from fsl_basesel.cli.lists import positions
     from fsl_basesel.selection import Selection
 
     classes = _read_limits(args.limits).get("classes") if args.limits else None

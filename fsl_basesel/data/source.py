@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import abc
-import difflib
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from fsl_basesel import checks
 from fsl_basesel.data import cache
 from fsl_basesel.errors import InputError
 
@@ -130,36 +129,7 @@ class ImageSource(abc.ABC):
         Raises:
             InputError: for a class that is not there or is named twice.
         """
-        found: dict[int, None] = {}
-        for given in classes:
-            position = self._find(given)
-            if position in found:
-                raise InputError(
-                    f"Expected each class once but got {self.names[position]!r} twice; "
-                    "remove the second."
-                )
-            found[position] = None
-        return list(found)
-
-    def _find(self, given: Any) -> int:
-        if isinstance(given, str):
-            if given in self._position:
-                return self._position[given]
-            close = difflib.get_close_matches(given, self.names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"see the {len(self)} names."
-            raise InputError(f"Expected the name of a class but got {given!r}; {hint}")
-        try:
-            position = operator.index(given)
-        except TypeError:
-            raise InputError(
-                f"Expected a class as a number or a name but got {given!r}; use one of those."
-            ) from None
-        if not 0 <= position < len(self):
-            raise InputError(
-                f"Expected class numbers from 0 to {len(self) - 1} but got {position}; "
-                "use a number in that range or a name."
-            )
-        return position
+        return checks.positions(classes, self.names)
 
     def subset(self, classes: Iterable[Any]) -> ImageSource:
         """The same images with these classes only, in this order."""

@@ -1,7 +1,7 @@
 """Read files of named arrays: .npz, .npy, .pt, .pth, .safetensors, and tables: .csv, .parquet.
 
-No pickle is ever run, torch is imported for .pt files alone, and what does not fit into memory is
-refused before it is read.
+No pickle is ever run, torch is imported for files of tensors alone, and what does not fit into
+memory is refused before it is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import re
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -59,12 +59,7 @@ def check_file(path: Path, endings: tuple[str, ...]) -> Path:
             f"Expected {path} to end in one of {', '.join(endings)} but got "
             f"'{path.suffix or 'no ending'}'; convert or rename it"
         )
-    try:
-        with path.open("rb") as file:
-            empty = not file.read(1)
-    except OSError as error:
-        raise InputError(f"Expected to read {path} but got '{error.strerror}'") from error
-    if empty:
+    if not path.stat().st_size:
         raise InputError(f"Expected {path} to hold data but got an empty file; write it again")
     return path
 
@@ -91,35 +86,35 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise broken(path, error) from error
 
 
-def _declared(file: Any) -> tuple[tuple[int, ...], np.dtype, int]:
-    """Shape, type and number of bytes that the header of an .npy file declares."""
-    old = np.lib.format.read_magic(file) == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype, math.prod(shape) * dtype.itemsize
-
-
 def _npy(path: Path) -> dict[str, np.ndarray]:
     with path.open("rb") as file:
-        shape, dtype, needed = _declared(file)
-    refuse_oversize(f"{path} ({dtype} {list(shape)})", needed)
-    return {UNNAMED: np.load(path, allow_pickle=False)}
+        return {UNNAMED: _array(file, UNNAMED, path, path.stat().st_size)}
 
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
+    arrays = {}
     with zipfile.ZipFile(path) as archive:
-        pickled = set()
         for info in archive.infolist():
-            with archive.open(info) as file:
-                shape, dtype, needed = _declared(file)
             key = info.filename.removesuffix(".npy")
-            refuse_oversize(f"{key} of {path} ({dtype} {list(shape)})", needed)
-            if not dtype.hasobject and needed > info.file_size:
-                raise ValueError(f"{key} declares {needed} bytes but {info.file_size} are there")
-            if dtype.hasobject:
-                pickled.add(key)
-    with np.load(path, allow_pickle=False) as file:  # loading a pickle could run code
-        return {k: np.empty(0, object) if k in pickled else file[k] for k in file.files}
+            with archive.open(info) as file:
+                arrays[key] = _array(file, key, path, info.file_size)
+    return arrays
+
+
+def _array(file: IO[bytes], key: str, path: Path, size: int) -> np.ndarray:
+    """An array in numpy's format, if what its header declares is there and fits into memory."""
+    old = np.lib.format.read_magic(file) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    needed = math.prod(shape) * dtype.itemsize
+    what = f"{key} of {path}" if key else str(path)
+    refuse_oversize(f"{what} ({dtype} {list(shape)})", needed)
+    if key and dtype.hasobject:
+        return np.empty(0, object)  # one that is not used does no harm
+    if not dtype.hasobject and needed > size:
+        raise ValueError(f"{key} declares {needed} bytes but {size} are there")
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)  # loading a pickle could run code
 
 
 def _torch(path: Path) -> dict[str, np.ndarray]:
@@ -130,30 +125,26 @@ def _torch(path: Path) -> dict[str, np.ndarray]:
     for key, value in (saved if isinstance(saved, dict) else {UNNAMED: saved}).items():
         if isinstance(value, torch.Tensor):
             refuse_oversize(f"{key} of {path}", value.numel() * value.element_size())
-            dense = value.detach().to_dense() if value.layout != torch.strided else value.detach()
-            # numpy has no bfloat16 and no 8-bit floats; float32 holds their values exactly.
-            known = not dense.is_floating_point() or dense.dtype in (torch.float16, torch.float64)
-            arrays[str(key)] = (dense if known else dense.float()).numpy()
+            arrays[str(key)] = _of_tensor(value.detach())
         elif isinstance(value, list) and value and isinstance(value[0], str):
             arrays[str(key)] = np.array(value, str)
     return arrays
 
 
 def _safetensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import deserialize, safe_open
+    from safetensors import safe_open
 
-    with safe_open(path, framework="numpy") as file:
-        metadata = file.metadata() or {}
-    # The format has no text; class names travel in its header as a JSON list.
-    arrays = {key: np.array(json.loads(text)) for key, text in metadata.items() if text[:1] == "["}
-    for key, part in deserialize(path.read_bytes()):
-        kind, data = part["dtype"], part["data"]
-        if kind == "BF16":  # numpy lacks it; these are the upper halves of float32
-            flat = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
-        else:
-            flat = np.frombuffer(data, f"<{kind[0].lower()}{int(kind[1:]) // 8}")
-        arrays[key] = flat.reshape(part["shape"])
-    return arrays
+    with safe_open(path, framework="pt") as file:
+        # The format has no text; class names travel in its header as a JSON list.
+        about = (file.metadata() or {}).items()
+        arrays = {key: np.array(json.loads(text)) for key, text in about if text[:1] == "["}
+        return arrays | {key: _of_tensor(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118
+
+
+def _of_tensor(tensor: Any) -> np.ndarray:
+    """Numpy has no bfloat16 and no 8-bit floats; float32 holds their values exactly."""
+    kept = not tensor.is_floating_point() or str(tensor.dtype) in ("torch.float16", "torch.float64")
+    return (tensor if kept else tensor.float()).numpy()
 
 
 def _check_titles(path: Path, titles: list[str]) -> None:

@@ -66,15 +66,6 @@ def read_classes(path: str | Path) -> ClassCentroids:
     Raises:
         InputError: The file is missing or broken, or does not say what it holds; the message says
             how to name the key.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     features, labels = [[0, 2], [3, 1], [0, 4]], [0, 1, 0]
-        ...     np.savez(folder + "/a.npz", features=features, labels=labels, names=["owl", "élan"])
-        ...     classes = read_classes(folder + "/a.npz")
-        >>> classes.names, classes.images.tolist(), classes.values.tolist()
-        (('owl', 'élan'), [2, 1], [[0.0, 3.0], [3.0, 1.0]])
     """
     file, arrays, named = open_file(path)
     parts: dict[str, np.ndarray] = {}
@@ -210,10 +201,6 @@ class SimilarityMatrix(NamedTuple):
 
 def read_similarity(path: str | Path) -> SimilarityMatrix:
     """Read |N| x |B| similarities from `file` or `file:KEY`: rows novel, columns candidates.
-
-    An .npz, .pt or .safetensors file holds `similarity` and perhaps `names` (of the candidates) and
-    `novel_names`; an .npy file is the bare matrix. The first line of a table is `novel` and the
-    names of the candidates, its first column the names of the novel classes.
 
     Raises:
         InputError: The file is missing or broken, or does not say what it holds.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import io
 import json
 import os
@@ -38,30 +39,21 @@ def whole_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[An
     target.parent.mkdir(parents=True, exist_ok=True)
     stem = f".{target.name[:100]}."
     part = target.with_name(f"{stem}{secrets.token_hex(6)}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # The system applies the umask here. Reading it would change it for all threads of the process.
-    descriptor = os.open(part, flags, 0o666)
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
-        text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-        with open(descriptor, mode, **text) as file:  # type: ignore[call-overload]
+        # `open` leaves the umask to the system. Reading it would change it for all threads.
+        with open(part, mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, target)
     except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
+        part.unlink(missing_ok=True)
         raise
-    _delete_abandoned(target.parent, stem)
-
-
-def _delete_abandoned(folder: Path, stem: str) -> None:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(stem) and entry.name.endswith(".part"):
-                with contextlib.suppress(OSError):
-                    if time.time() - entry.stat().st_mtime > _ABANDONED_SECONDS:
-                        os.unlink(entry.path)
+    with contextlib.suppress(OSError):
+        for left in target.parent.glob(f"{glob.escape(stem)}*.part"):
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                left.unlink()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
@@ -74,9 +66,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     r"""Rows as CSV text with a header; None is an empty cell and numbers read back exactly.
 
-    Args:
-        rows: one mapping from column to cell for each line.
-        columns: the columns in order; by default those of the first row.
+    The columns are by default those of the first row.
 
     Example:
         >>> csv_text([{"name": "a, b", "gain": 0.5}, {"name": "c", "gain": None}])
@@ -96,11 +86,7 @@ def save_npz(
 ) -> Path:
     """Write arrays to an .npz file, whole or not at all, and return the path.
 
-    Args:
-        path: the file.
-        format: kind and version of the file, kept under the key "format"; None leaves it out.
-        compress: true to write a smaller file, more slowly.
-        arrays: what to write.
+    `format` is the kind and version of the file, kept under the key "format"; None leaves it out.
     """
     import numpy as np
 
@@ -116,14 +102,9 @@ def load_npz(
 ) -> dict[str, np.ndarray]:
     """All arrays that `save_npz` wrote, by key, without "format".
 
-    Args:
-        path: the file.
-        format: the format it must name; None for files that name none.
-        needed: keys it must hold.
-        what: the kind of file in words for the error, as in "a study written by `Study.save`".
-
     Raises:
-        InputError: The file is missing, damaged, of another format, or lacks a key.
+        InputError: The file is missing, damaged, of another format, or lacks one of the keys
+            `needed`; `what` says what was expected, as in "a study written by `Study.save`".
     """
     from fsl_basesel.files.array_files import read_arrays
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.array_files import (
     ENDINGS,
@@ -25,25 +25,16 @@ from fsl_basesel.files.classes import KEYS, named_in
 
 
 def read_names(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
-    r"""Positions in `names` of the classes that a file lists by name.
+    """Positions in `names` of the classes that a file lists by name.
 
     Reads a saved selection or a list of names (.json), a table with a column `name` (.csv), or one
     name per line (.txt).
-
-    Raises:
-        InputError: The file is broken, or an entry is no candidate or comes twice.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "have.txt").write_text("elk\nowl\n")
-        ...     read_names(folder + "/have.txt", ["owl", "yak", "elk"])
-        (2, 0)
     """
     file = check_file(Path(path), (".json", ".txt", ".csv"))
-    table = file.suffix.lower() == ".csv"
-    entries = _columns(file, KEYS["names"])[0] if table else _read(file)
     with named_in(file):
+        if file.suffix.lower() == ".csv":
+            return positions(_columns(file, KEYS["names"])[0], names)
+        entries = _read(file)
         return positions(entries.get("names") if isinstance(entries, dict) else entries, names)
 
 
@@ -51,37 +42,15 @@ def positions(entries: Any, names: Sequence[str]) -> tuple[int, ...]:
     """Where each entry of a list of different names stands among `names`."""
     if not entries or not isinstance(entries, list):
         raise InputError(f"Expected a list of class names but got {entries!r:.60}")
-    position = {name: index for index, name in enumerate(names)}
-    unknown = [str(entry) for entry in entries if str(entry) not in position]
-    if unknown:
-        near = difflib.get_close_matches(unknown[0], names, n=1)
-        advice = f"did you mean '{near[0]}'?" if near else f"the first candidate is '{names[0]}'"
-        raise InputError(
-            f"Expected names of candidates but got '{unknown[0]}', which is none of the "
-            f"{len(names)} ({len(unknown)} of {len(entries)} entries unknown); {advice}"
-        )
-    if len(set(entries)) < len(entries):
-        repeated = next(entry for entry in entries if entries.count(entry) > 1)
-        raise InputError(f"Expected every class once but got '{repeated}' twice; remove one")
-    return tuple(position[str(entry)] for entry in entries)
+    return tuple(checks.positions(map(str, entries), names, "names of candidates"))
 
 
 def read_values(path: str | Path, names: Sequence[str], key: str) -> list[Any]:
-    r"""One value for each class: its `cost`, `weight` or `group`.
+    """One value for each class: its `cost`, `weight` or `group`.
 
     Reads a table with columns `name` and `key` (.csv), an object of names and values (.json), or an
     array in the order of the classes (.npy, or under `key` in .npz, .pt and .safetensors). Names
     that are none of the classes are passed over.
-
-    Raises:
-        InputError: The file is broken, or a class has no value or two.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "cost.csv").write_text("name,cost\nelk,2\nowl,1.5\n")
-        ...     read_values(folder + "/cost.csv", ["owl", "elk"], "cost")
-        [1.5, 2.0]
     """
     file = check_file(Path(path), (".json", *ENDINGS))
     with named_in(file):
@@ -132,7 +101,7 @@ def _read(file: Path) -> Any:
         if file.suffix.lower() == ".json":
             return json.loads(text)
         return [line.strip() for line in text.splitlines() if line.strip()]
-    except (ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise broken(file, error) from error
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fsl_basesel.cli.lists import numbers, read_names, read_values
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.lists import numbers, read_names, read_values
 
 NAMES = ("owl", "élan", "great white shark", "a, b")
 
