@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
-import torch.distributed
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 from torch.nn import functional
 from torchmetrics.classification import MulticlassAccuracy
 
-from fsl_basesel.embedding import evaluation_mode, full_precision, summed_over_processes
+from fsl_basesel import checks
+from fsl_basesel.data import NovelTask
+from fsl_basesel.embedding import evaluation_mode
 from fsl_basesel.errors import InputError
 from lightning_modules.backbones import build_backbone
 from lightning_modules.data import BaseClassDataModule, step_seed
-from lightning_modules.evaluation import novel_accuracy
+from lightning_modules.evaluation import evaluate_novel
 from lightning_modules.heads import NearestCentroid
 
 SCHEDULES = ("steps", "one-cycle")
@@ -132,10 +133,7 @@ class ClassifierMethods(Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if schedule not in SCHEDULES:
-            raise InputError(
-                f"Expected `schedule` to be one of {', '.join(SCHEDULES)} but got {schedule!r}."
-            )
+        checks.one_of(schedule, SCHEDULES, "schedule")
         # Plain types only: a checkpoint must load with weights_only=True.
         plain = ["stem", "in_channels", "capacity", "lr", "momentum", "weight_decay", "seed"]
         plain += ["schedule", "schedule_epochs"]
@@ -275,19 +273,7 @@ class ClassifierMethods(Module):
         """Loss and accuracy on images kept out of training."""
         self._step(batch, "val", self.val_accuracy)
 
-    def on_test_start(self) -> None:
-        """Judge the model of process 0; statistics of batch normalisation differ under DDP."""
-        self._tested: list[tuple[Tensor, Tensor]] = []
-        if self.trainer.world_size > 1:
-            for buffer in self.buffers():
-                torch.distributed.broadcast(buffer.data, src=0)
-
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Features of images of the novel task; see `BaseClassDataModule.test_dataloader`."""
-        images, positions = batch
-        self._tested.append((positions, full_precision(self.features(images))))
-
-    def on_test_epoch_end(self) -> None:
+    def test_step(self, batch: NovelTask, batch_idx: int) -> None:
         """Accuracy on the novel task: nearest centroid, mean and 95 % interval over ten draws."""
         data = getattr(self.trainer, "datamodule", None)
         if not isinstance(data, BaseClassDataModule):
@@ -295,23 +281,18 @@ class ClassifierMethods(Module):
                 "Expected trainer.test(model, data) with a BaseClassDataModule but got "
                 f"{type(data).__name__}; pass one that has the novel task."
             )
-        plan = data.novel_episodes()
-        positions = torch.cat([position for position, _ in self._tested])
-        features = torch.cat([feature for _, feature in self._tested])
-        # The last column counts: under DDP an image may come twice.
-        sums = features.new_zeros(len(plan.images), features.shape[1] + 1)
-        sums[positions, :-1], sums[positions, -1] = features, 1
-        if self.trainer.world_size > 1:
-            sums = summed_over_processes(sums, len(sums), self.device)
-        if not sums[:, -1].all() and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
-            raise InputError(
-                f"Expected all {len(sums)} images of the novel task but the test ended before; "
-                "leave `limit_test_batches` out."
-            )
-        inputs = sums[:, :-1] / sums[:, -1:].clamp_min(1)
-        found = novel_accuracy(NearestCentroid(), plan, inputs, plan.episodes, self.device)
-        self.log("test_accuracy", found.mean, prog_bar=True)
-        self.log("test_accuracy_ci95", found.interval)
+        (found,) = evaluate_novel(
+            self,
+            batch,
+            [NearestCentroid()],
+            shots=batch.shots,
+            batch_size=data.eval_batch_size,
+            trainer=self.trainer,
+            **data.workers_once,
+        )
+        log = partial(self.log, batch_size=1, sync_dist=True)
+        log("test_accuracy", found.mean, prog_bar=True)
+        log("test_accuracy_ci95", found.interval)
 
     def _step(
         self, batch: tuple[Tensor, Tensor], part: str, accuracy: MulticlassAccuracy

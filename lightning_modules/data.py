@@ -32,7 +32,6 @@ from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.data.reading import text_of
 from fsl_basesel.errors import InputError
 from lightning_modules.both import DataModule
-from lightning_modules.episodes import TaskEpisodes
 from lightning_modules.resume import require_same
 
 NEWER = ("augment", "batch_size", "cost", "extractor", "model")
@@ -396,6 +395,11 @@ class BaseClassDataModule(DataModule):
                 prepare(trainer, self)
 
     @property
+    def workers_once(self) -> dict[str, Any]:
+        """Options of a `DataLoader` that goes over its images once."""
+        return self.workers | {"persistent_workers": False}
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the base classes chosen so far, in label order."""
         return tuple(self.pool.names[c] for c in self._chosen)
@@ -494,26 +498,20 @@ class BaseClassDataModule(DataModule):
         self._choose()
         return self._cached_loader("val", _first_epoch)
 
-    def test_dataloader(self) -> EpochLoader:
-        """The images of the novel task's episodes, labelled with their position among them.
+    def test_dataloader(self) -> Any:
+        """One batch, the novel task, on which `BaseClassifier.test_step` judges the model.
 
-        `BaseClassifier.test_step` takes their features, from which it judges all episodes.
+        A set, since Lightning would take a list for several loaders.
         """
-        images = self.novel_episodes().images
-        numbered = ImageSet(images.source, images.classes, images.items, np.arange(len(images)))
-        rank, world = self._rank_and_world()
-        return EpochLoader(
-            numbered, self.eval_batch_size, rank=rank, world=world, shuffle=False, **self.workers
-        )
+        return frozenset([self._task_to_test_on()])
 
-    def novel_episodes(self) -> TaskEpisodes:
-        """The paper's protocol on the novel task: ten draws of its support and test images."""
+    def _task_to_test_on(self) -> NovelTask:
         if self.novel is None:
             raise InputError(
                 "Expected a novel task to test on but this data module has none (General "
                 "Selection); pass `novel` to it."
             )
-        return TaskEpisodes(self.novel, self.novel.shots)
+        return self.novel
 
     def _cached_loader(self, part: str, epoch: Callable[[], int]) -> EpochLoader:
         """The loader there is, or a new one if the classes or the settings have changed."""

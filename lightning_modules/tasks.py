@@ -140,12 +140,8 @@ class SelectedTasks(BaseClassDataModule):
 
     def test_dataloader(self) -> EpochLoader:
         """Tasks of the novel classes, out of their support and test images together."""
-        if self.novel is None:
-            raise InputError(
-                "Expected a novel task to test on but this data module has none (General "
-                "Selection); pass `novel` to it."
-            )
-        return self._make_loader(self.novel.all_images(), **self._loader_settings("test"))
+        images = self._task_to_test_on().all_images()
+        return self._make_loader(images, **self._loader_settings("test"))
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed with this data module."""

@@ -204,9 +204,8 @@ def test_a_test_gives_the_accuracy_on_the_novel_task_with_its_interval(
     assert logged["test_accuracy_ci95"] == pytest.approx(expected.interval, abs=1e-6)
 
 
-def test_a_test_of_some_images_is_refused(tmp_path: Path) -> None:
-    data = tiny_data(eval_batch_size=5)
+def test_a_test_needs_the_data_module(tmp_path: Path) -> None:
     model = BaseClassifier("conv3", capacity=4)
-    with pytest.raises(InputError, match="leave `limit_test_batches` out"):
-        tiny_trainer(tmp_path, limit_test_batches=1).test(model, data, verbose=False)
-    tiny_trainer(tmp_path, fast_dev_run=True).test(model, data, verbose=False)
+    tiny_trainer(tmp_path, fast_dev_run=True).test(model, tiny_data(), verbose=False)
+    with pytest.raises(InputError, match="with a BaseClassDataModule but got NoneType"):
+        tiny_trainer(tmp_path).test(model, [torch.rand(2, 1, 8, 8)], verbose=False)
