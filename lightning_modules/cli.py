@@ -27,7 +27,7 @@ from lightning_modules.both import PACKAGES
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
 from lightning_modules.data import BaseClassDataModule
-from lightning_modules.settings import Settings, merged, one_line, read, require_known
+from lightning_modules.settings import Settings, merged, one_line, read
 
 REMARKS = (
     ".*LeafSpec.*",
@@ -54,7 +54,11 @@ class FitCLI(LightningCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             seed_everything_default=0,
-            parser_kwargs={"prog": "fsl-basesel fit", "exit_on_error": False},
+            parser_kwargs={
+                "prog": "fsl-basesel fit",
+                "exit_on_error": False,
+                "allow_abbrev": False,
+            },
             args=None if args is None else list(args),
             run=False,
             # The optimizer of the command line is built once; a stage needs a new one. The model
@@ -139,7 +143,7 @@ class FitCLI(LightningCLI):
             ) from error
 
 
-def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | None:
+def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
     """Run the command.
 
     Args:
@@ -147,8 +151,7 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
         words: options of Lightning.
 
     Returns:
-        The finished command, with its `model`, `datamodule` and `trainer`; None where nothing was
-        trained.
+        The finished command, with its `model`, `datamodule` and `trainer`.
     """
     if asked.help_all:
         flags().print_help()
@@ -158,15 +161,15 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
         warnings.filterwarnings("ignore", message=remark)
     for package in PACKAGES:
         logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
-    settings = settings_of(asked, words)
+    settings = settings_of(asked)
+    command = build(settings, words)
     if asked.pool is not None and asked.train == "frozen":
         from lightning_modules.frozen import frozen_run
 
-        frozen_run(asked, settings)
-        return None
+        frozen_run(command, asked.backbone, control=asked.control is not None)
+        return command
     from lightning_modules import fitting
 
-    command = build(settings, words)
     clock = fitting.announce(command, asked.began, asked.control is not None)
     try:
         command.fit()
@@ -180,12 +183,12 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI | Non
     return command
 
 
-def cli_main(args: Sequence[str]) -> FitCLI | None:
+def cli_main(args: Sequence[str]) -> FitCLI:
     """Run the command with these words, as `fsl-basesel fit` does."""
     return fit_command(*parse(list(args)))
 
 
-def settings_of(asked: argparse.Namespace, words: Sequence[str]) -> Settings:
+def settings_of(asked: argparse.Namespace) -> Settings:
     """Settings of a run: flags over YAML files over what is found out."""
     if asked.train is not None and asked.backbone is None:
         raise InputError(
@@ -201,7 +204,6 @@ def settings_of(asked: argparse.Namespace, words: Sequence[str]) -> Settings:
         settings = merged(settings, read(path))
     settings["model"].setdefault("class_path", found.MODEL)
     found.put_flags(settings, asked)
-    require_known(settings, words)
     return settings
 
 

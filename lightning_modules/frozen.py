@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,18 +16,21 @@ from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.report.record import save_classes, save_pictures, selection_file
 from lightning_modules.callbacks.novel_evaluation import Moment, row_of
+from lightning_modules.callbacks.select_base_classes import SelectBaseClasses
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.episodes import TaskEpisodes
 from lightning_modules.evaluation import NovelAccuracy, novel_accuracy
 from lightning_modules.fitting import show_result, write_report
 from lightning_modules.heads import WhitenedCentroid
 from lightning_modules.resume import require_same
-from lightning_modules.settings import Settings, build, callbacks_of
+
+if TYPE_CHECKING:
+    from lightning_modules.cli import FitCLI
 
 IDENTITY = "frozen.json"
 
 
-def frozen_run(asked: argparse.Namespace, settings: Settings) -> NovelAccuracy:
+def frozen_run(command: FitCLI, backbone: str, control: bool) -> NovelAccuracy:
     """Choose classes and judge the head `WhitenedCentroid` on them; nothing is trained.
 
     Features are cached, so a run that was killed goes on where it was.
@@ -36,20 +38,18 @@ def frozen_run(asked: argparse.Namespace, settings: Settings) -> NovelAccuracy:
     Returns:
         The accuracy on the novel task.
     """
-    data = build(settings["data"])
+    data, callback, folder = command.datamodule, command.selection, command.folder
     if data.novel is None:
         raise InputError("Expected --novel, the task to tell apart, for --train frozen.")
-    (chosen,) = callbacks_of(settings, "selection")
-    if not chosen["class_path"].endswith("SelectBaseClasses"):
+    if not isinstance(callback, SelectBaseClasses):
         raise InputError(
             "Expected one selection for --train frozen but got --schedule; use -m instead."
         )
-    folder, callback = Path(settings["run"]), build(chosen)
     callback.data = data
     _require_own(folder, data.identity() | callback.settings())
-    network = load_backbone(asked.backbone)
+    network = load_backbone(backbone)
     data.add_classes(callback.selected)
-    problem = callback.problem(None, None, callback.m, by=asked.backbone)
+    problem = callback.problem(None, None, callback.m, by=backbone)
     selection = fb.select(problem, callback.method, callback.seed)
     selection.save(folder / selection_file(1))
     save_classes(folder, 1, *callback._centroids)
@@ -59,11 +59,11 @@ def frozen_run(asked: argparse.Namespace, settings: Settings) -> NovelAccuracy:
     m = len(before) + callback.m
     row = row_of(Moment(0, 0, 0, m), result, callback.seed)
     write_text(folder / f"novel_allway_{data.novel.shots}shot.csv", csv_text([row]))
-    control = None
-    if asked.control is not None:
+    random = None
+    if control:
         drawn = fb.select(problem, "random", callback.seed, certify=False).indices
-        control = _accuracy(data, before + drawn, network)
-    show_result(folder, m, result, control)
+        random = _accuracy(data, before + drawn, network)
+    show_result(folder, m, result, random)
     write_report(folder)
     return result
 

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ Settings = dict[str, Any]
 """Settings by name, as plain types."""
 
 TOP = ("run", "seed_everything", "data", "model", "trainer", "ckpt_path")
-_PREFIX = ("class_path", "init_args", "dict_kwargs")
 _SELECTING = ("ColdStartSelection", "SelectBaseClasses")
 LONGEST = 300
 
@@ -107,29 +106,6 @@ def build(spec: Any) -> Any:
     return found(**{key: build(value) for key, value in spec.get("init_args", {}).items()})
 
 
-def require_known(settings: Settings, words: Sequence[str] = ()) -> None:
-    """Refuse settings that nothing takes, with the nearest right one.
-
-    Args:
-        settings: as a YAML file gives them.
-        words: options of the command line, such as `--data.batch_size=32`.
-    """
-    import pytorch_lightning as pl
-
-    _require("", settings, TOP)
-    known = {"trainer": arguments(pl.Trainer), "trainer.callbacks": []}
-    _require("trainer.", settings.get("trainer") or {}, known["trainer"])
-    parts = [(name, settings.get(name) or {}) for name in ("data", "model")]
-    for name, entry in (*parts, *(("trainer.callbacks", one) for one in callbacks_of(settings))):
-        known.setdefault(name, []).extend(_checked(name, entry))
-    for word in words:
-        path = word.partition("=")[0].lstrip("-").split(".")
-        owner, *keys = [part for part in path if part not in _PREFIX]
-        if owner == "trainer" and keys[:1] == ["callbacks"] and len(keys) > 1:
-            owner, keys = "trainer.callbacks", keys[1:]
-        _require(f"{owner}.", keys[:1], known.get(owner, ()))
-
-
 def arguments(kind: Any) -> list[str]:
     """Names of the arguments of a class, those of its bases included where it passes them on."""
     from jsonargparse import ArgumentParser
@@ -142,37 +118,36 @@ def arguments(kind: Any) -> list[str]:
     return sorted({action.dest.split(".")[1] for action in parser._actions if "." in action.dest})
 
 
-def _checked(name: str, entry: Settings) -> list[str]:
-    """The arguments of a class, after what it and the classes inside it are given was checked."""
-    if "class_path" not in entry:
-        return []
-    kind = class_named(entry["class_path"])
-    given, known = entry.get("init_args") or {}, arguments(kind)
-    _require(f"{name}.", given, known, f" of {kind.__name__}")
-    for key, value in given.items():
-        if isinstance(value, dict):
-            _checked(f"{name}.{key}", value)
-    return known
-
-
-def _require(prefix: str, given: Iterable[str], known: Sequence[str], owner: str = "") -> None:
-    for key in given if known else ():  # none are known of a class that does not tell
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"known are {', '.join(known)}."
-            raise InputError(f"Expected a setting{owner} but got {prefix}{key}; {hint}")
-
-
 def one_line(error: BaseException) -> str:
     """An error of the parser on one line of bounded length: the key, what it takes, what came."""
     text = str(error)
-    keys = re.findall(r'Parser key "([^"]+)"', text)
-    kinds = re.findall(r"Expected an? (?:<class '([\w.]+)'>|typing\.Literal\[(.+)\])", text)
-    kinds = [name or choices for name, choices in kinds if name != "NoneType"]
+    owners = re.findall(r"(?:Parser key|Group) [\"']([^\"']+)", text)
+    paths = re.findall(r"class_path[^\w]+([\w.]+)", text)
+    unknown = re.search(
+        r"(?:Option|accept option) '(\w+)'|unrecognized arguments: --([\w.]+)", text
+    )
+    types = re.findall(r"Expected an? (?:<class '([\w.]+)'>|typing\.Literal\[(.+)\])", text)
+    types = [name or choices for name, choices in types if name != "NoneType"]
     given = re.search(r"(?:Got|Given) value: (?!NestedArg)(.+)", text)
     line = " ".join(text.split())
-    if keys and kinds and given:
-        expected = " or ".join(dict.fromkeys(kinds))
-        line = f"Expected {'.'.join(keys)} to be {expected} but got {given[1]!r}"
+    kinds = [class_named(path) for path in paths if "." in path]
+    if unknown:
+        line = _not_known(".".join([*owners, unknown[1] or unknown[2]]), kinds)
+    elif owners and types and given:
+        expected = " or ".join(dict.fromkeys(types))
+        line = f"Expected {'.'.join(owners)} to be {expected} but got {given[1]!r}"
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
     return f"{line} (see fsl-basesel fit --help)"
+
+
+def _not_known(name: str, kinds: Sequence[Any]) -> str:
+    """What to say of a setting that none of these classes takes, with the nearest right one."""
+    import pytorch_lightning as pl
+
+    prefix, dot, key = name.rpartition(".")
+    for kind in kinds or [pl.Trainer]:
+        near = difflib.get_close_matches(key, arguments(kind) if prefix else TOP, 1)
+        if near:
+            owner = f" of {kind.__name__}" if prefix else ""
+            return f"Expected a setting{owner} but got {name}; did you mean {prefix}{dot}{near[0]}?"
+    return f"Expected a setting that is there but got {name}"

@@ -53,7 +53,7 @@ def pictures(folder: str, classes: int, count: int, mode: str = "RGB", side: int
 
 
 def settings(*words: str) -> dict[str, Any]:
-    return cli.settings_of(*flags.parse(list(words)))
+    return cli.settings_of(flags.parse(list(words))[0])
 
 
 def selection(of: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_folders_alone_are_enough_and_everything_is_in_the_run(
     assert [row["label"] for row in rows] == ["Random"] * 10 + ["chosen classes"] * 10
     assert "Random" in (run / "report.html").read_text()
     # The last line is what `trainer.test` says.
-    command = cli.build(cli.settings_of(*flags.parse(words[1:])))
+    command = cli.build(cli.settings_of(flags.parse(words[1:])[0]))
     command.model.on_load_checkpoint(_checkpoint(run))  # type: ignore[operator]
     command.model.load_state_dict(_checkpoint(run)["state_dict"])
     (logged,) = command.trainer.test(command.model, command.datamodule, verbose=False)
@@ -202,6 +202,8 @@ def test_frozen_features_train_nothing_and_are_repeatable(
     assert len(fb.Selection.load("runs/fit/selection-stage-1.json").names) == 3
     assert main([*words, "-k", "1"]) == 2
     assert "k was 3 and is now 1" in capsys.readouterr().err
+    assert main([*words, "--data.seed=1"]) == 2  # options of Lightning count too
+    assert "data seed was 0 and is now 1" in capsys.readouterr().err
 
 
 def test_another_pool_in_the_same_run_is_refused_with_the_way_out(
