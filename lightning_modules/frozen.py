@@ -30,13 +30,10 @@ if TYPE_CHECKING:
 IDENTITY = "frozen.json"
 
 
-def frozen_run(command: FitCLI, backbone: str, control: bool) -> NovelAccuracy:
+def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
     """Choose classes and judge the head `WhitenedCentroid` on them; nothing is trained.
 
     Features are cached, so a run that was killed goes on where it was.
-
-    Returns:
-        The accuracy on the novel task.
     """
     data, callback, folder = command.datamodule, command.selection, command.folder
     if data.novel is None:
@@ -49,7 +46,8 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> NovelAccuracy:
     _require_own(folder, data.identity() | callback.settings())
     network = load_backbone(backbone)
     data.add_classes(callback.selected)
-    problem = callback.problem(None, None, callback.m, by=backbone)
+    problem = callback.problem(command.trainer, command.model, callback.m, by=backbone)
+    assert callback._centroids is not None
     selection = fb.select(problem, callback.method, callback.seed)
     selection.save(folder / selection_file(1))
     save_classes(folder, 1, *callback._centroids)
@@ -65,7 +63,6 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> NovelAccuracy:
         random = _accuracy(data, before + drawn, network)
     show_result(folder, m, result, random)
     write_report(folder)
-    return result
 
 
 def _require_own(folder: Path, identity: dict[str, Any]) -> None:
