@@ -84,8 +84,7 @@ def run(args: argparse.Namespace) -> int:
     with output.working(f"Cold start {'-'.join(map(str, schedule))}"):
         from lightning_modules.experiments.trial import cold_start_run
 
-        how = {"method": "auto", "k": 3, "lam": 0.0, "similarity": "cosine"}
-        staged = replace(first, schedule=schedule, **how)
+        staged = replace(first, schedule=schedule, method="auto", k=3, lam=0.0, similarity="cosine")
         stages = cold_start_run(staged, folder)
     _print_stages(screen, *stages)
     selection = Selection.load(folder / f"selection-stage-{len(schedule)}.json")

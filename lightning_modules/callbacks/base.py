@@ -9,15 +9,14 @@ chooses again, from the same weights, what it chose before.
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -52,10 +51,9 @@ from lightning_modules.features import (
     centroids_of,
     extractor_centroids,
     feature_function,
+    text_of_extractor,
 )
 from lightning_modules.resume import LAST, AtomicCheckpointIO, Unfinished, damage, require_same
-
-Result = TypeVar("Result")
 
 
 class SelectionCallback(pl.Callback):
@@ -68,6 +66,10 @@ class SelectionCallback(pl.Callback):
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         similarity: "cosine" (the paper), "centred", "whitened" or a function; see
             `SelectionProblem.from_centroids`.
+        extractor: network that chooses in the first stage; None is the model that is trained, or
+            chance in a cold start. A module with `features`, the path of a `BaseClassifier`
+            checkpoint, or a name that `fsl_basesel.backbones.load_backbone` takes, such as
+            "efficientnet-lite0".
         selected: classes of the pool, by name, that are base classes from the beginning.
         general: select as if the novel classes were not known, even if the data module has them.
         weights: how much each novel class counts, in the order of the task (each candidate in
@@ -100,6 +102,7 @@ class SelectionCallback(pl.Callback):
         method: str | Selector = "auto",
         *,
         similarity: str | SimilarityFunction = "cosine",
+        extractor: Extractor | None = None,
         selected: Sequence[str] = (),
         general: bool = False,
         weights: Sequence[float] | None = None,
@@ -119,9 +122,8 @@ class SelectionCallback(pl.Callback):
         dirpath: str | Path | None = None,
         verbose: bool = True,
     ) -> None:
-        self.schedule = schedule
-        self.selected = tuple(selected)
-        self.general = general
+        self.schedule, self.extractor = schedule, extractor
+        self.selected, self.general = tuple(selected), general
         self.k = checks.integer(k, "k", 1, None, "")
         self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
         self.method = selector_of(method)
@@ -152,8 +154,8 @@ class SelectionCallback(pl.Callback):
         """Where in the schedule the run is; None before the first choice."""
         self.records: list[stage_report.Record] = []
         """One for each stage so far."""
-        self.data: BaseClassDataModule | None = None
-        """The data module of the run."""
+        self.data: BaseClassDataModule = None  # type: ignore[assignment]
+        """The data module of the run; None before there is one."""
         self._stage_begins = False
         self._before: dict[str, Any] = {}
         self._model: str | None = None
@@ -172,7 +174,6 @@ class SelectionCallback(pl.Callback):
         by: Extractor | None = None,
     ) -> SelectionProblem:
         """Which `m` classes to add, by the features of the model, or of another network."""
-        assert self.data is not None
         novel = None if self.general else self.data.novel
         if by is None:
             found = centroids_of(self.data, novel, pl_module, self.features, trainer)
@@ -197,7 +198,6 @@ class SelectionCallback(pl.Callback):
 
     def problem_limits(self, inside: Sequence[int]) -> dict[str, Any]:
         """The limits as a `SelectionProblem` takes them; what is in already need not be chosen."""
-        assert self.data is not None
         pool, found = self.data.pool, dict(self.limits)
         for name in {"exclude", "include"} & set(found):
             found[name] = pool.source.positions(found[name])
@@ -208,7 +208,6 @@ class SelectionCallback(pl.Callback):
 
     def nothing_known(self, m: int, inside: Sequence[int]) -> SelectionProblem:
         """A problem with these limits in which all candidates are alike; `inside` is B_s."""
-        assert self.data is not None
         names = self.data.pool.names
         return SelectionProblem(
             np.zeros((1, len(names))),
@@ -222,18 +221,22 @@ class SelectionCallback(pl.Callback):
         )
 
     def select(self, trainer: pl.Trainer, problem: SelectionProblem) -> Selection:
-        """Select in process 0 and tell the others."""
+        """Select in process 0 and tell the others; an error is one in all processes."""
         device, root = self.device, trainer.strategy.root_device
         if device == "auto" and root.type == "cuda" and self.method.uses_device():
             device = str(root)
-        return in_first_process(
-            trainer,
-            lambda: select(problem, self.method, self.seed, self.certify, device=device),
-        )
-
-    def needs_features(self) -> bool:
-        """Whether the model that is trained must have features to select by."""
-        return True
+        found: Selection | str = ""
+        if trainer.is_global_zero:
+            try:
+                found = select(problem, self.method, self.seed, self.certify, device=device)
+            except Exception as error:
+                if trainer.world_size == 1:
+                    raise
+                found = str(error)
+        found = trainer.strategy.broadcast(found)
+        if isinstance(found, str):
+            raise InputError(found)
+        return found
 
     def begin_stage(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Prepare the model for a stage other than the first; its loader is in place."""
@@ -267,6 +270,7 @@ class SelectionCallback(pl.Callback):
             "seed": self.seed,
             "cost": None if self.cost is None else fingerprint([repr(self.cost)]),
             "model": self._model,
+            "extractor": text_of_extractor(self.extractor),
         }
 
     def before_checkpoints_are_found(self, trainer: pl.Trainer, data: BaseClassDataModule) -> None:
@@ -297,8 +301,8 @@ class SelectionCallback(pl.Callback):
         root = Path(logger.save_dir or trainer.default_root_dir) / str(logger.name)
         paths = sorted(root.glob("version_*/checkpoints/last*.ckpt"), key=os.path.getmtime)
         self.data, self._model = data, _described(trainer.lightning_module)
-        own = (path for path in reversed(paths) if self._is_own(path))
-        return {str(path) for path in itertools.islice(own, 1)}
+        own = next((str(path) for path in reversed(paths) if self._is_own(path)), None)
+        return set() if own is None else {own}
 
     def _is_own(self, path: Path) -> bool:
         """Whether a file is a whole checkpoint of this run; its weights are not read."""
@@ -321,7 +325,8 @@ class SelectionCallback(pl.Callback):
         if len(self.schedule) > 1:
             compatibility.require_stages_possible(trainer, name)
         compatibility.warn_of_empty_checkpoints(trainer)
-        if self.needs_features() and not compatibility.builds_itself_later(pl_module):
+        chosen_by_the_model = self.extractor is None or len(self.schedule) > 1
+        if chosen_by_the_model and not compatibility.builds_itself_later(pl_module):
             feature_function(pl_module, self.features)
         self.data, self.stage_state, self.records, self._stage_begins = data, None, [], False
         self._unfinished = None
@@ -346,7 +351,6 @@ class SelectionCallback(pl.Callback):
 
     def _require_limits_possible(self) -> None:
         """Refuse limits that some stage cannot keep to, before anything is trained."""
-        assert self.data is not None
         if self.limits:
             inside = self.data.pool.source.positions(self.selected)
             for size in self.schedule.sizes:
@@ -364,7 +368,6 @@ class SelectionCallback(pl.Callback):
 
     def _enter(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> None:
         data = self.data
-        assert data is not None
         if stage == 0:
             data.clear_classes()
             data.add_classes(self.selected)
@@ -393,7 +396,6 @@ class SelectionCallback(pl.Callback):
 
     def activate(self, pl_module: pl.LightningModule) -> None:
         """Tell a model that wants to know how many classes there are."""
-        assert self.data is not None
         activate = getattr(pl_module, "activate", None)
         if callable(activate):
             activate(len(self.data.class_numbers))
@@ -518,7 +520,6 @@ class SelectionCallback(pl.Callback):
                 f"Expected a checkpoint of a run with {type(self).__name__} but it has no state of "
                 "it; to start from its weights load them into the model and leave `ckpt_path` out."
             )
-        assert self.data is not None
         saved = state["settings"] | saved_identity(state["data"])
         require_same(saved, self.settings() | self.data.identity(), NEWER)
 
@@ -549,19 +550,3 @@ def _described(pl_module: pl.LightningModule) -> str:
     """The class of a model and the name of its backbone, if it has one."""
     backbone = pl_module.hparams.get("backbone")
     return type(pl_module).__name__ + (f"({backbone})" if isinstance(backbone, str) else "")
-
-
-def in_first_process(trainer: pl.Trainer, work: Callable[[], Result]) -> Result:
-    """What `work` returns in process 0, in all processes; an error is one in all of them."""
-    outcome: tuple[Result | None, str | None] = (None, None)
-    if trainer.is_global_zero:
-        try:
-            outcome = (work(), None)
-        except Exception as error:
-            if trainer.world_size == 1:
-                raise
-            outcome = (None, str(error))
-    result, fault = trainer.strategy.broadcast(outcome)
-    if fault is not None:
-        raise InputError(fault)
-    return result  # type: ignore[return-value]

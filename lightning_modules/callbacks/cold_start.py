@@ -17,7 +17,6 @@ from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, last_epoch
 from lightning_modules.data import step_seed
-from lightning_modules.features import Extractor, text_of_extractor
 
 
 class ColdStartSelection(SelectionCallback):
@@ -45,12 +44,11 @@ class ColdStartSelection(SelectionCallback):
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         warm_start: keep the weights from stage to stage.
-        extractor: network that chooses the first classes, as in `SelectBaseClasses`; None draws
-            them at random.
-        options: those of `SelectionCallback`: `similarity`, `selected` (classes that are in the
-            first stage anyway), `general`, `weights`, `cost`, `mu`, `exclude`, `include`,
-            `groups`, `at_most`, `at_least`, `certify`, `device`, `features`, `seed` (also of the
-            first classes and of the weights of new models), `reseed`, `dirpath`, `verbose`.
+        options: those of `SelectionCallback`: `similarity`, `extractor` (chooses the first classes;
+            without one they are random), `selected` (classes that are in the first stage anyway),
+            `general`, `weights`, `cost`, `mu`, `exclude`, `include`, `groups`, `at_most`,
+            `at_least`, `certify`, `device`, `features`, `seed` (also of the first classes and of
+            the weights of new models), `reseed`, `dirpath`, `verbose`.
 
     Example:
         >>> callback = ColdStartSelection(schedule=(50, 100), epochs_per_stage=(10, 20), k=1)
@@ -67,7 +65,6 @@ class ColdStartSelection(SelectionCallback):
         method: str | Selector = "auto",
         *,
         warm_start: bool = False,
-        extractor: Extractor | None = None,
         **options: Any,
     ) -> None:
         stages = Schedule.of(schedule, epochs_per_stage)
@@ -77,13 +74,12 @@ class ColdStartSelection(SelectionCallback):
                 "Expected no `budget` for ColdStartSelection, whose schedule says how many classes "
                 "each stage has, but got one; use SelectBaseClasses(m, budget=...) or at_most."
             )
-        self.warm_start, self.extractor = warm_start, extractor
+        self.warm_start = warm_start
         self._initial: dict[str, Tensor] | None = None
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed, as plain types."""
-        settings = super().settings() | {"warm_start": self.warm_start}
-        return settings | {"extractor": text_of_extractor(self.extractor)}
+        return super().settings() | {"warm_start": self.warm_start}
 
     def epochs_planned(self, state: StageState) -> int:
         """The run ends with the schedule."""
@@ -96,15 +92,12 @@ class ColdStartSelection(SelectionCallback):
 
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """The first classes at random or by the extractor, then by the features of the model."""
-        assert self.data is not None
         m = self.schedule.sizes[stage] - len(self.data.class_numbers)
-        if stage == 0 and self.extractor is not None:
-            return self.select(trainer, self.problem(trainer, pl_module, m, self.extractor))
-        if stage == 0:
-            return RandomSelection().select(
-                self.nothing_known(m, self.data.class_numbers), self.seed
-            )
-        return self.select(trainer, self.problem(trainer, pl_module, m))
+        by = self.extractor if stage == 0 else None
+        if stage == 0 and by is None:
+            problem = self.nothing_known(m, self.data.class_numbers)
+            return RandomSelection().select(problem, self.seed)
+        return self.select(trainer, self.problem(trainer, pl_module, m, by))
 
     def end_stage(self, trainer: pl.Trainer) -> bool:
         """End the stage after this epoch; False in the last stage, which ends with the run."""

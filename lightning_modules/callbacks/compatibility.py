@@ -79,13 +79,7 @@ def warn_of_empty_checkpoints(trainer: pl.Trainer) -> None:
 
 
 def require_validation_possible(trainer: pl.Trainer, batches: int, stage: int) -> None:
-    """Refuse a `val_check_interval` in batches that a stage never reaches.
-
-    Args:
-        trainer: the Trainer.
-        batches: training batches of an epoch in this stage.
-        stage: number of the stage, from 0.
-    """
+    """Refuse a `val_check_interval` in batches that the epochs of a stage never reach."""
     interval, limit = trainer.val_check_interval, trainer.limit_train_batches  # type: ignore[attr-defined]
     batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
     if (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
 
 import pytorch_lightning as pl
 import torch
@@ -15,14 +14,6 @@ from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 def callbacks_of(trainer: pl.Trainer) -> list[pl.Callback]:
     """The Trainer's callbacks, which it declares nowhere."""
     return trainer.callbacks  # type: ignore[attr-defined]
-
-
-@runtime_checkable
-class HasStages(Protocol):
-    """A callback with stages that can be ended before their time."""
-
-    def end_stage(self, trainer: pl.Trainer) -> bool:
-        """End the stage after this epoch; False in the last stage, which ends with the run."""
 
 
 class StageEarlyStopping(EarlyStopping):
@@ -52,8 +43,8 @@ class StageEarlyStopping(EarlyStopping):
         stopping_before = trainer.should_stop
         yield
         if trainer.should_stop and not stopping_before:
-            staged = [one for one in callbacks_of(trainer) if isinstance(one, HasStages)]
-            if any(one.end_stage(trainer) for one in staged):
+            ends = (getattr(one, "end_stage", None) for one in callbacks_of(trainer))
+            if any(end is not None and end(trainer) for end in ends):
                 trainer.should_stop = False
 
     def start_stage(self) -> None:

@@ -84,10 +84,6 @@ class NovelEvaluation(pl.Callback):
         dirpath: str | Path | None = None,
         verbose: bool = True,
     ) -> None:
-        if every not in MOMENTS:
-            raise InputError(
-                f"Expected `every` to be one of {', '.join(MOMENTS)} but got {every!r}."
-            )
         counts = {"ways": ways, "shots": shots, "queries": queries, "episodes": episodes}
         for name, value in counts.items():
             if value is not None:
@@ -95,7 +91,8 @@ class NovelEvaluation(pl.Callback):
         self.heads = None if heads is None else list(heads)
         self.ways, self.shots, self.queries = ways, shots, queries
         self.episodes = (10 if ways is None else 600) if episodes is None else episodes
-        self.every, self.novel, self.seed = every, novel, seed
+        self.every = checks.one_of(every, MOMENTS, "every")
+        self.novel, self.seed = novel, seed
         self.features, self.batch_size = features, batch_size
         self.dirpath = None if dirpath is None else Path(dirpath)
         self.verbose = verbose
@@ -109,10 +106,6 @@ class NovelEvaluation(pl.Callback):
     def title(self) -> str:
         """The protocol in a word, for names of metrics and files."""
         return f"{'all' if self.ways is None else self.ways}way_{self.shots}shot"
-
-    @property
-    def _file(self) -> tuple[str, Path | None]:
-        return self.title, self.dirpath
 
     @property
     def state_key(self) -> str:
@@ -133,7 +126,8 @@ class NovelEvaluation(pl.Callback):
         self.rows, self.results, self._due = [], [], None
         others = [one for one in callbacks_of(trainer) if one is not self]
         for other in others:
-            if isinstance(other, NovelEvaluation) and other._file == self._file:
+            mine = self.title, self.dirpath
+            if isinstance(other, NovelEvaluation) and (other.title, other.dirpath) == mine:
                 raise InputError(
                     f"Expected one NovelEvaluation for {self.title} in a folder, as both write "
                     f"novel_{self.title}.csv, but got two; give one of them a `dirpath`, or put "

@@ -13,7 +13,6 @@ from fsl_basesel.selection import Selection
 from fsl_basesel.selectors.base import Selector
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.schedule import Schedule
-from lightning_modules.features import Extractor, text_of_extractor
 
 
 class SelectBaseClasses(SelectionCallback):
@@ -29,13 +28,11 @@ class SelectBaseClasses(SelectionCallback):
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
-        extractor: network with the features to select by: a module with `features`, the path of a
-            `BaseClassifier` checkpoint, or a name that `fsl_basesel.backbones.load_backbone` takes,
-            such as "efficientnet-lite0"; None is the model that is trained.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
-        options: those of `SelectionCallback`: `similarity`, `general`, `weights`, `cost`, `mu`,
-            `budget`, `exclude`, `include`, `groups`, `at_most`, `at_least`, `certify`, `device`,
-            `features` (of the extractor), `seed`, `reseed`, `dirpath`, `verbose`.
+        options: those of `SelectionCallback`: `similarity`, `extractor`, `general`, `weights`,
+            `cost`, `mu`, `budget`, `exclude`, `include`, `groups`, `at_most`, `at_least`,
+            `certify`, `device`, `features` (of the extractor), `seed`, `reseed`, `dirpath`,
+            `verbose`.
 
     Example:
         >>> callback = SelectBaseClasses(m=100, k=3, method="greedy-target")
@@ -50,7 +47,6 @@ class SelectBaseClasses(SelectionCallback):
         lam: float = 0.0,
         method: str | Selector = "auto",
         *,
-        extractor: Extractor | None = None,
         selected: Sequence[str] = (),
         **options: Any,
     ) -> None:
@@ -63,17 +59,12 @@ class SelectBaseClasses(SelectionCallback):
         # Its one stage lasts as long as the Trainer says.
         schedule = Schedule.of((len(selected) + self.m,), 1)
         super().__init__(schedule, k, lam, method, selected=selected, **options)
-        self.extractor = extractor
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on; the epochs are the Trainer's business."""
-        settings = super().settings() | {"extractor": text_of_extractor(self.extractor)}
+        settings = super().settings()
         del settings["epochs_per_stage"]
         return settings
-
-    def needs_features(self) -> bool:
-        """Only where the model that is trained is also the one to select by."""
-        return self.extractor is None
 
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """Select by the features of the extractor."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
+from fsl_basesel.cli.screen import new_table
 from fsl_basesel.selection import Selection
 
 Record = dict[str, Any]
@@ -18,13 +17,9 @@ Record = dict[str, Any]
 
 
 def record_of(selection: Selection, stage: int, classes: int, seconds: float) -> Record:
-    """The record of a stage that is about to begin.
+    """The record of a stage that is about to begin with so many classes, earlier ones included.
 
-    Args:
-        selection: the choice.
-        stage: number of the stage, from 0.
-        classes: base classes there are now, earlier ones included.
-        seconds: wall time of centroids and choice together.
+    `seconds` is the wall time of centroids and choice together.
     """
     return {
         "stage": stage,
@@ -57,20 +52,15 @@ def log(trainer: pl.Trainer, record: Record) -> None:
 
 
 def stage_table(records: Sequence[Record], stages: int) -> Group:
-    """All stages so far, one a row, and the classes that came last.
-
-    Args:
-        records: their records.
-        stages: how many stages the run has.
-    """
+    """All stages so far, one per row, of `stages` in all, and the classes that came last."""
     measured = sorted({name for record in records for name in record["metrics"]})
     metrics = [name for name in measured if "acc" in name] or measured
-    title = f"Base classes, stage {len(records)} of {stages}"
-    table = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     short = [name.replace("accuracy", "acc") for name in metrics]  # to fit in 80 columns
-    for heading in ("stage", "classes", "chosen by", "value", "gap", "seconds", "epochs", *short):
-        side: Literal["left", "right"] = "left" if heading == "chosen by" else "right"
-        table.add_column(heading, justify=side, no_wrap=True)
+    headings = ("stage", "classes", "chosen by", "value", "gap", "seconds", "epochs", *short)
+    table = new_table(*headings, left=("chosen by",))
+    table.title = f"Base classes, stage {len(records)} of {stages}"
+    for column in table.columns:
+        column.no_wrap = True
     for record in records:
         certified = record["upper_bound"] is not None
         table.add_row(
