@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import fsl_basesel
+
 COMMANDS = {
     "select": "choose the base classes for a task and say how good the choice provably is",
     "embed": "class centroids of a folder of pictures, as a file for `select`",
@@ -80,9 +82,7 @@ class ShowVersion(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print the version and leave."""
-        from fsl_basesel.selection import library_version
-
-        print(f"fsl-basesel {library_version()}")
+        print(f"fsl-basesel {fsl_basesel.__version__}")
         parser.exit(0)
 
 
@@ -122,21 +122,16 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as leaving:  # argparse after --help (0) or bad usage (2)
         sys.stdout.flush()
         return leaving.code if isinstance(leaving.code, int) else EXIT_BAD_INPUT
-    except InputError as error:
-        line = " ".join(str(error).split())
-        if os.environ.get("RANK", "0") == "0":  # all processes of torchrun raise the same
-            print(f"fsl-basesel: error: {line}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except ProcessError as error:
-        print(f"fsl-basesel: error: {error}", file=sys.stderr)
-        return EXIT_FAILED
-    except MemoryError as error:
-        from fsl_basesel.memory import free_bytes, gigabytes
+    except (InputError, ProcessError, MemoryError) as error:
+        line, ours = " ".join(str(error).split()), isinstance(error, InputError)
+        if isinstance(error, MemoryError):
+            from fsl_basesel.memory import free_bytes, gigabytes
 
-        line = " ".join(str(error).split()) or "it asked for more than there is"
-        free = gigabytes(free_bytes())
-        print(f"fsl-basesel: error: out of memory: {line}; {free} are free", file=sys.stderr)
-        return EXIT_FAILED
+            asked = line or "it asked for more than there is"
+            line = f"out of memory: {asked}; {gigabytes(free_bytes())} are free"
+        if not ours or os.environ.get("RANK", "0") == "0":  # bad input is bad in all processes
+            print(f"fsl-basesel: error: {line}", file=sys.stderr)
+        return EXIT_BAD_INPUT if ours else EXIT_FAILED
 
 
 def _show_note(show: Any) -> Any:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 import fsl_basesel as fb
 from fsl_basesel.cli import output
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs, defaults
-from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
     from fsl_basesel.cli.screen import PlainConsole
-    from fsl_basesel.controls import Control
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selection import Selection
 
@@ -47,48 +45,54 @@ def run(args: argparse.Namespace) -> int:
     """Compare, print, save."""
     from fsl_basesel.controls import controls, doubts
     from fsl_basesel.files.writing import csv_text
+    from fsl_basesel.selectors import selector_class
 
     out = output.check_out(args.out)
     with output.working("Reading the input, computing similarities"):
         inputs = build_inputs(args)
     problem = inputs.problem
-    selections = compare(problem, chosen_methods(args.methods, problem), args.seed)
+    if args.methods is None:
+        methods = [
+            name
+            for name in fb.methods()
+            if problem.centroids or not selector_class(name).needs_centroids
+        ]
+    else:
+        methods = output.listed(args.methods, fb.methods(), "--methods")
+    selections = compare(problem, methods, args.seed)
     found = controls(problem, *inputs.groups)
     best = max(selections, key=lambda selection: selection.value)
+    columns = ("method", "value", "upper_bound", "share_of_bound", "gap", "seconds")
+    rows = [{name: getattr(one, name) for name in columns} for one in selections]
 
     def text(format: str) -> str:
-        rows = [_row(selection) for selection in selections]
-        return csv_text(rows) if format == "csv" else to_json(problem, rows, selections, found)
+        if format == "csv":
+            return csv_text(rows)
+        shared = ("m", "k", "lam", "mu", "n_candidates", "n_novel")
+        document = {
+            "problem": {name: getattr(problem, name) for name in shared}
+            | {"similarity": problem.similarity_name, "selected": list(problem.selected)},
+            "upper_bound": best.upper_bound,
+            "methods": [
+                row | {"indices": selection.indices, "names": selection.names}
+                for row, selection in zip(rows, selections, strict=True)
+            ],
+            "controls": [
+                {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
+                for one in found
+            ],
+        }
+        return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
     def table(console: PlainConsole) -> None:
         from fsl_basesel.cli import screen
 
         screen.print_comparison(console, problem, selections)
         screen.print_controls(console, best.value, best.upper_bound, found)
+        output.note([*doubts(problem, best, found[0], inputs.trained), *defaults(args)])
 
     output.deliver(args, out, text, table)
-    if args.format == "table":
-        output.note([*doubts(problem, best, found[0], inputs.trained), *defaults(args)])
     return 0
-
-
-def chosen_methods(listed: str | None, problem: SelectionProblem) -> list[str]:
-    """The methods to run: those listed, or all that apply to the problem."""
-    from fsl_basesel.selectors import selector_class
-
-    known = fb.methods()
-    if listed is None:
-        return [
-            name for name in known if problem.centroids or not selector_class(name).needs_centroids
-        ]
-    methods = list(dict.fromkeys(word.strip() for word in listed.split(",") if word.strip()))
-    unknown = [name for name in methods if name not in known]
-    if unknown or not methods:
-        raise InputError(
-            f"Expected --methods to list some of {', '.join(known)} but got "
-            f"'{unknown[0] if unknown else listed}'; separate them by commas"
-        )
-    return methods
 
 
 def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> list[Selection]:
@@ -117,39 +121,3 @@ def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
     for method in methods:
         if not selector_class(method).needs_centroids:
             fb.select(tiny, recommended(problem) if method == "paper" else method, certify=False)
-
-
-def _row(selection: Selection) -> dict[str, object]:
-    """A line of the comparison."""
-    return {
-        "method": selection.method,
-        "value": selection.value,
-        "upper_bound": selection.upper_bound,
-        "share_of_bound": selection.share_of_bound,
-        "gap": selection.gap,
-        "seconds": selection.seconds,
-    }
-
-
-def to_json(
-    problem: SelectionProblem,
-    rows: Sequence[dict[str, object]],
-    selections: Sequence[Selection],
-    found: Sequence[Control],
-) -> str:
-    """The comparison as JSON, every method with its picks."""
-    shared = ("m", "k", "lam", "mu", "n_candidates", "n_novel")
-    document = {
-        "problem": {name: getattr(problem, name) for name in shared}
-        | {"similarity": problem.similarity_name, "selected": list(problem.selected)},
-        "upper_bound": selections[0].upper_bound,
-        "methods": [
-            row | {"indices": selection.indices, "names": selection.names}
-            for row, selection in zip(rows, selections, strict=True)
-        ],
-        "controls": [
-            {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
-            for one in found
-        ],
-    }
-    return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"

@@ -14,7 +14,6 @@ from fsl_basesel.cli import output, reproduce
 
 if TYPE_CHECKING:
     from fsl_basesel.cli.screen import PlainConsole
-    from fsl_basesel.selection import Selection
     from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
     from lightning_modules.experiments.plan import Experiment, TableRow
     from lightning_modules.experiments.store import ResultStore
@@ -39,13 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add(
-        "--domain",
-        choices=("plain", "transfer", "fine"),
-        default="fine",
-        help="novel characters at random (plain), of scripts that no candidate has (transfer), or "
-        "accented Latin letters (fine); default %(default)s",
+    domain = (
+        "novel characters at random (plain), of scripts that no candidate has (transfer), or "
+        "accented Latin letters (fine, the default)"
     )
+    add("--domain", choices=("plain", "transfer", "fine"), default="fine", help=domain)
     add("--repeats", type=int, metavar="N", help="seeds (3)")
     jobs = min(2, os.cpu_count() or 1)
     add("--jobs", type=int, default=jobs, help="networks side by side (%(default)s)")
@@ -57,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     """Train, compare, cold start, explain, report."""
     from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.data.glyphs import glyph_codes
-    from fsl_basesel.selection import Selection
     from lightning_modules.experiments import plan
     from lightning_modules.experiments.store import ResultStore
+    from lightning_modules.experiments.trial import cold_start_run
 
     start = time.perf_counter()
     screen = PlainConsole()
@@ -76,19 +73,16 @@ def run(args: argparse.Namespace) -> int:
         "classes, a first model and test images of its own, shared by all methods.\n"
     )
     glyph_codes()  # on a new machine this draws the characters; once, and not in every process
-    failures = reproduce.work(experiment, rows, store, args.jobs)
+    failures = reproduce.work(rows, store, args.jobs)
     if failures:
         return reproduce.finish(experiment, rows, store, failures, screen)
     _print_comparison(screen, experiment, rows, store)
     schedule = (*(size for size in SCHEDULE if size < first.m), first.m)
     with output.working(f"Cold start {'-'.join(map(str, schedule))}"):
-        from lightning_modules.experiments.trial import cold_start_run
-
         staged = replace(first, schedule=schedule, method="auto", k=3, lam=0.0, similarity="cosine")
         stages = cold_start_run(staged, folder)
     _print_stages(screen, *stages)
-    selection = Selection.load(folder / f"selection-stage-{len(schedule)}.json")
-    print_reasons(screen, selection)
+    _print_reasons(screen, folder / f"selection-stage-{len(schedule)}.json")
     page = _report(experiment, rows, store, folder)
     seconds = time.perf_counter() - start
     words = f"\nReport: {page}   ({seconds / 60:.1f} minutes)"
@@ -122,19 +116,15 @@ def _print_comparison(
         cells.append(f"{100 * (1 - max(gaps)):.3f} %" if gaps else "")
         table.add_row(label, *cells)
     screen.print(table)
-    words = (
+    screen.print(
         f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
         f"{rows[0].trial.data['init_args']['novel_classes']} novel classes by nearest centroid, "
         f"mean of {experiment.repeats} repeats with 95 % intervals, differences paired. The last "
         "column is proven by the Lagrangian dual: the worst repeat's share of the best possible "
-        "value."
+        "value. A choice has to beat random classes of the task's own groups (in the domain) and "
+        "all candidates with as many images (whole pool).\n",
+        style="dim",
     )
-    if {"domain", "pool"} <= {how.get("control") for how in experiment.methods.values()}:
-        words += (
-            " A choice has to beat random classes of the task's own groups (in the domain) and all "
-            "candidates with as many images (whole pool)."
-        )
-    screen.print(f"{words}\n", style="dim")
 
 
 def _print_stages(
@@ -162,6 +152,18 @@ def _print_stages(
     screen.print(table)
 
 
+def _print_reasons(screen: PlainConsole, path: Path, count: int = 3) -> None:
+    """Some of the classes chosen last, and what some novel classes got."""
+    from fsl_basesel.cli.screen import print_chosen, print_novel
+    from fsl_basesel.selection import Selection
+
+    selection = Selection.load(path)
+    screen.print("Why these classes?", style="bold")
+    print_chosen(screen, selection, count)
+    screen.print("What do the novel classes get?", style="bold")
+    print_novel(screen, selection.explain().novel[:count])
+
+
 def _report(experiment: Experiment, rows: list[TableRow], store: ResultStore, folder: Path) -> Path:
     """The report of the run, with the configuration beside it."""
     import yaml
@@ -175,46 +177,3 @@ def _report(experiment: Experiment, rows: list[TableRow], store: ResultStore, fo
     settings = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     output.save_text(folder / "settings.yaml", settings)
     return output.save_page(folder)[0]
-
-
-def print_reasons(screen: PlainConsole, selection: Selection, count: int = 3) -> None:
-    """Why the most useful classes were chosen, and what some novel classes got."""
-    from rich.text import Text
-
-    reasons = selection.explain()
-    screen.print(Text("\nWhy these classes?", style="bold"))
-    for row in sorted(reasons.chosen, key=lambda row: (-row.loss, row.index))[:count]:
-        names = ", ".join(short(name) for name in row.serves[:3])
-        more = f" and {len(row.serves) - 3} more" if len(row.serves) > 3 else ""
-        screen.print(
-            Text.assemble(
-                (short(row.name), "cyan"),
-                f" is among the nearest base classes of {names}{more}. "
-                f"Without it the value would fall by {row.loss:.5f}.",
-            )
-        )
-    screen.print(Text("\nWhat do the novel classes get?", style="bold"))
-    ranked = sorted(reasons.novel, key=lambda served: -sum(value for _, value in served.neighbours))
-    for title, served in zip(
-        ("best served", "typical", "worst served"),
-        (ranked[0], ranked[len(ranked) // 2], ranked[-1]),
-        strict=True,
-    ):
-        near = ", ".join(f"{short(name)} ({value:.2f})" for name, value in served.neighbours)
-        screen.print(
-            Text.assemble((short(served.name), "cyan"), f" ({title}) is nearest to {near}.")
-        )
-
-
-def short(name: str) -> str:
-    """A class name without its group, in small letters; other names as they are.
-
-    Example:
-        >>> short("Cyrillic: Ж CYRILLIC CAPITAL LETTER ZHE")
-        'Ж cyrillic capital letter zhe'
-    """
-    _, colon, rest = name.partition(": ")
-    if not colon:
-        return name
-    glyph, _, words = rest.partition(" ")
-    return f"{glyph} {words.lower()}"

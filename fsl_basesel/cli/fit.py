@@ -10,15 +10,13 @@ import argparse
 import difflib
 import sys
 import time
-from typing import NoReturn
 
+from fsl_basesel.cli import CommandParser
 from fsl_basesel.errors import InputError
 
 EXIT_WAITING = 75
 """Chosen classes wait for their labels; the same command goes on when they are there."""
 
-TRAININGS = ("finetune", "scratch", "frozen")
-CONTROLS = ("random",)
 LIGHTNING = ("--data", "--model", "--trainer", "--print_config", "--seed_everything")
 """How the options begin that are passed on to Lightning."""
 
@@ -28,9 +26,6 @@ examples:
     fsl-basesel fit photos/pool --novel photos/task
   choose 20 classes with a pre-trained network, then fine-tune it on them:
     fsl-basesel fit photos/pool --novel photos/task --backbone efficientnet-lite0 -m 20
-  the same without training, and what random classes would have reached:
-    fsl-basesel fit photos/pool --novel photos/task --backbone efficientnet-lite0 -m 20 \\
-        --train frozen --control random
   everything from a YAML file:
     fsl-basesel fit --config configs/glyphs-cold-start.yaml
 
@@ -47,24 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs=argparse.REMAINDER)
 
 
-class FlagParser(argparse.ArgumentParser):
-    """The command's own flags; what is wrong with them is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """As an error of ours."""
-        raise InputError(f"{message} (see fsl-basesel fit --help)")
-
-
-def flags() -> FlagParser:
+def flags() -> CommandParser:
     """The parser of the command's own flags."""
-    parser = FlagParser(
+    parser = CommandParser(
         prog="fsl-basesel fit",
         usage="fsl-basesel fit POOL [--novel TASK] [flags]\n"
         "       fsl-basesel fit --config FILE [flags]",
         description="Train on base classes that are chosen during the run.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("pool", nargs="?", metavar="POOL", help="folder with a folder of pictures for each class")
@@ -72,44 +57,28 @@ def flags() -> FlagParser:
     add("--run", metavar="DIR", help="folder of the run (runs/fit)")
     add("-m", type=int, metavar="N", help="base classes in the end (100, or half of a small pool)")
     add("-k", type=int, metavar="K", help="nearest base classes that count for a novel class (3)")
-    add(
-        "--schedule",
-        metavar="N,N,...",
-        help="base classes in each stage of the cold start (doubled up to -m: 6,12,25,50,100)",
-    )
+    stages = "base classes in each stage of the cold start (doubled up to -m: 6,12,25,50,100)"
+    add("--schedule", metavar="N,N,...", help=stages)
     add("--epochs", type=int, metavar="N", help="epochs of each stage")
-    add(
-        "--backbone",
-        metavar="NAME",
-        help="choose once, with this pre-trained network: efficientnet-lite0, torchvision:NAME, "
-        "timm:NAME, a checkpoint, ... (see fsl-basesel embed --help)",
-    )
+    network = "choose once, with this pre-trained network (see fsl-basesel embed --help)"
+    add("--backbone", metavar="NAME", help=network)
     add(
         "--train",
-        choices=TRAININGS,
+        choices=("finetune", "scratch", "frozen"),
         help="with --backbone: go on training it (finetune, the default), train a new network "
         "(scratch), or only use its features (frozen)",
     )
     add("--size", type=int, metavar="PX", help="side of the training images")
     add("--shots", type=int, metavar="N", help="pictures of each class of the task to learn from")
-    add(
-        "--control",
-        choices=CONTROLS,
-        help="train a second network on random classes of the same number, and show the difference",
-    )
-    add(
-        "--label",
-        metavar="DIR",
-        help="POOL has a few pictures of each class; people put those of chosen classes into DIR",
-    )
+    second = "train a second network on as many random classes, and show the difference"
+    add("--control", choices=("random",), help=second)
+    waiting = "POOL has a few pictures of each class; people put those of chosen classes into DIR"
+    add("--label", metavar="DIR", help=waiting)
     add("--needed", type=int, metavar="N", help="with --label: pictures of a class to wait for (1)")
     add("--seed", type=int, metavar="N", help="seed of everything that is drawn (0)")
     add("--config", action="append", metavar="FILE", help="YAML file with further settings")
-    add(
-        "--ckpt-path",
-        metavar="FILE",
-        help="checkpoint to resume from; `last` is the run's own, `none` starts anew (last)",
-    )
+    resumed = "checkpoint to resume from; `last` is the run's own, `none` starts anew (last)"
+    add("--ckpt-path", metavar="FILE", help=resumed)
     add("--help-all", action="store_true", help="also list the options of Lightning")
     return parser
 

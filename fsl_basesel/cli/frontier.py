@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 import fsl_basesel as fb
 from fsl_basesel.cli import output
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs
-from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
     from fsl_basesel.cli.screen import PlainConsole
@@ -37,21 +37,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLES + FILES
     add_problem_arguments(parser)
-    add = parser.add_argument_group("curve").add_argument
-    add("--budgets", metavar="A,B,C", help="budgets to try")
-    add("--ms", metavar="A,B,C", help="numbers of classes to try instead")
-    add("--method", default="auto", metavar="NAME", help="as for select (auto)")
-    add("--seed", type=int, default=0, help="as for select (0)")
-    group = output.add_output_arguments(parser, "the curve", ("csv", "json"))
+    curve = parser.add_argument_group("curve")
+    limit = curve.add_mutually_exclusive_group(required=True).add_argument
+    limit("--budgets", metavar="A,B,C", help="budgets to try")
+    limit("--ms", metavar="A,B,C", help="numbers of classes to try instead")
+    curve.add_argument("--method", default="auto", metavar="NAME", help="as for select (auto)")
+    curve.add_argument("--seed", type=int, default=0, help="as for select (0)")
+    group = output.add_output_arguments(parser, "the curve")
     group.add_argument("--figure", metavar="FILE", help="draw it (.png, .svg or .pdf)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Choose along the curve, print, save, draw."""
-    out = output.check_out(args.out, ("csv", "json"))
+    out = output.check_out(args.out)
     figure = output.check_out(args.figure, ("png", "svg", "pdf"), "--figure")
-    if (args.budgets is None) == (args.ms is None):
-        raise InputError("Expected --budgets or --ms, as in --ms 5,10,20; give one of them")
     budgets = output.numbers(args.budgets, float, "--budgets")
     ms = output.numbers(args.ms, int, "--ms")
     limits = budgets or ms or []
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         out,
         lambda format: as_text(rows, format),
         lambda console: print_rows(console, problem, rows, "budget" if budgets else "m"),
-        [] if figure is None else [figure],
+        [] if figure is None else [f"Saved to {figure}"],
     )
     return 0
 
@@ -105,20 +104,12 @@ def print_rows(
 
 def as_text(rows: Mapping[float, Selection], format: str) -> str:
     """The curve as CSV (a line per limit), or as JSON with the chosen classes."""
-    import json
-
     from fsl_basesel.files.writing import csv_text
 
+    columns = ("spent", "value", "upper_bound", "gap", "nu")
     lines: list[dict[str, object]] = [
-        {
-            "limit": limit,
-            "classes": len(row.indices),
-            "spent": row.spent,
-            "value": row.value,
-            "upper_bound": row.upper_bound,
-            "gap": row.gap,
-            "nu": row.nu,
-        }
+        {"limit": limit, "classes": len(row.indices)}
+        | {name: getattr(row, name) for name in columns}
         for limit, row in rows.items()
     ]
     if format == "csv":

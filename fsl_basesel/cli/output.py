@@ -6,7 +6,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -34,19 +34,22 @@ def add_output_arguments(
     return group
 
 
-def row_count(text: str) -> int:
-    """A number of rows for argparse."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0 but got '{text}'")
-    return int(text)
-
-
 def numbers(text: str | None, kind: type, flag: str) -> list[Any] | None:
     """A list of numbers with commas between; None if the flag was not given."""
     try:
         return None if text is None else [kind(word) for word in text.split(",")]
     except ValueError:
         raise InputError(f"Expected {flag} to be numbers as in 1,3,5 but got '{text}'") from None
+
+
+def listed(text: str, known: Sequence[str], flag: str) -> list[str]:
+    """Different words with commas between, each one of `known`."""
+    from fsl_basesel import checks
+
+    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in words:
+        checks.one_of(word, known, flag)
+    return words
 
 
 def check_out(
@@ -70,19 +73,10 @@ def check_out(
 
 def check_folder(folder: Path, path: Path | None = None) -> None:
     """Make a folder, and refuse one that cannot be written; `path` is what goes there."""
-    try:
+    with writing(path or folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(path or folder, error) from error
-    if not os.access(folder, os.W_OK):
-        raise cannot_write(path or folder, PermissionError(13, "the folder is read-only"))
-
-
-def cannot_write(path: Path, error: OSError) -> InputError:
-    """The error for an output that cannot be written."""
-    return InputError(
-        f"Expected to write {path} but got '{error.strerror}'; name a place that can be written"
-    )
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "the folder is read-only")
 
 
 @contextmanager
@@ -91,7 +85,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise InputError(
+            f"Expected to write {path} but got '{error.strerror}'; name a place that can be written"
+        ) from error
 
 
 def save_text(path: Path, text: str) -> None:
@@ -119,23 +115,27 @@ def deliver(
     out: Path | None,
     text: Callable[[str], str],
     table: Callable[[PlainConsole], None],
-    written: Iterable[object] = (),
+    others: Iterable[str] = (),
 ) -> None:
     """Write `--out` and print: `text` gives a format, `table` is for people.
 
-    `written` are other files that were written; the table ends with them.
+    The table ends with a line about each file. `others` yields those of further files, which may
+    be written while it is iterated: `--out` is safe by then.
     """
     from fsl_basesel.cli.screen import PlainConsole
 
+    written = []
     if out is not None:
         save_text(out, text(out.suffix.lower()[1:]))
+        written.append(f"Saved to {out}")
+    written += others
     if args.format != "table":
         print_text(text(args.format))
         return
     console = PlainConsole()
     table(console)
-    for path in (*([] if out is None else [out]), *written):
-        console.print(f"Saved to {path}", style="dim", soft_wrap=True)
+    for line in written:
+        console.print(line, style="dim", soft_wrap=True)
 
 
 def note(lines: Iterable[str]) -> None:
@@ -163,37 +163,31 @@ def working(task: str) -> Iterator[None]:
         return
     from rich import progress
     from rich.table import Column
-    from rich.text import Text
 
     from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.progress import listening
-
-    class Pace(progress.ProgressColumn):
-        """Images per second and time left, while a network looks at images."""
-
-        def render(self, task: progress.Task) -> Text:
-            if not task.description.startswith("images") or not (task.completed and task.elapsed):
-                return Text("")
-            speed = task.completed / task.elapsed
-            left = timedelta(seconds=int((task.remaining or 0) / speed))
-            return Text(f"{speed:.0f} images/s, {left} left", no_wrap=True)
 
     columns = (
         progress.SpinnerColumn(),
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=20),
         progress.TimeElapsedColumn(),
-        Pace(Column(no_wrap=True)),
+        progress.TextColumn("{task.fields[pace]}", table_column=Column(no_wrap=True)),
     )
     console = PlainConsole(stderr=True)
     with progress.Progress(*columns, console=console, transient=True) as bar:
-        shown = bar.add_task(task, total=None)
+        shown = bar.add_task(task, total=None, pace="")
 
         def show(part: str, done: int, total: int) -> None:
-            title = part if part.startswith("images") else f"{task}: {part}"
+            images = part.startswith("images")
+            title = part if images else f"{task}: {part}"
             if bar.tasks[0].description != title:  # another pace
-                bar.reset(shown, description=title)
+                bar.reset(shown, description=title, pace="")
             bar.update(shown, completed=done, total=total)
+            elapsed = bar.tasks[0].elapsed
+            if images and done and elapsed:
+                left = timedelta(seconds=int((total - done) * elapsed / done))
+                bar.update(shown, pace=f"{done / elapsed:.0f} images/s, {left} left")
 
         with listening(show):
             yield

@@ -50,57 +50,36 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
         "--centre",
         choices=("candidates", "each"),
         default="candidates",
-        help="for centred and whitened: the candidates' mean is subtracted from both sides "
-        "(candidates), or each side's own mean, if they come from different sources (each)",
+        help="for centred and whitened: subtract the candidates' mean from both sides "
+        "(candidates), or from each side its own (each)",
     )
-    add(
-        "--selected",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="classes already in the base set: a saved selection (.json) or a list of names "
-        "(.txt, or .csv with a column name); may be given several times",
-    )
-    add(
-        "--weights",
-        metavar="FILE",
-        help="how much each novel class counts: a .csv with the columns name,weight, or an array "
-        "(.npy); by default the key `weights` of NOVEL, else all the same",
-    )
+    selected = "classes already in the base set (.json, .txt, .csv); may be given several times"
+    add("--selected", metavar="FILE", action="append", default=[], help=selected)
+    weights = "how much each novel class counts (.csv with name,weight; .json, .npy)"
+    add("--weights", metavar="FILE", help=weights)
     add_picture_arguments(parser)
-    add = parser.add_argument_group("limits").add_argument
+    group = parser.add_argument_group("limits")
+    add = group.add_argument
     add("--budget", type=float, metavar="X", help="what the chosen classes may cost together")
-    add(
-        "--cost",
-        metavar="FILE",
-        help="cost of each candidate: a .csv with the columns name,cost, or an array (.npy); by "
-        "default 1 each",
-    )
+    price = group.add_mutually_exclusive_group().add_argument
+    cost = "cost of each candidate (.csv with name,cost; .json, .npy); by default 1 each"
+    price("--cost", metavar="FILE", help=cost)
     lacking = "instead: a class costs what it lacks to N images"
-    add("--images-per-class", type=int, metavar="N", help=lacking)
+    price("--images-per-class", type=int, metavar="N", help=lacking)
     add("--exclude", metavar="FILE", help="classes that cannot be had (.txt, .csv)")
     add("--include", metavar="FILE", help="classes that must be in (.txt, .csv)")
-    add(
-        "--groups",
-        metavar="FILE",
-        help="a .csv with the columns name,group; by default the key `groups` of CANDIDATES",
-    )
+    groups = "a .csv with the columns name,group; by default the key `groups` of CANDIDATES"
+    add("--groups", metavar="FILE", help=groups)
     add("--at-most", type=int, metavar="N", help="most classes of a group")
     add("--at-least", type=int, metavar="N", help="fewest classes of a group")
-    add(
-        "--limits",
-        metavar="FILE",
-        help="a .json with all of these, as the report saves it; options win (docs/budgets.md)",
-    )
+    limits = "a .json with all of these, as the report saves it; options win (docs/budgets.md)"
+    add("--limits", metavar="FILE", help=limits)
     add = parser.add_argument_group("objective").add_argument
     add("-m", type=int, help=f"how many classes to choose ({DEFAULT_M})")
     add("-k", type=int, help=f"how many nearest base classes count for a novel class ({DEFAULT_K})")
     add("--lam", type=float, metavar="X", help="weight of the diversity term (0)")
-    add(
-        "--suggestion",
-        metavar="FILE",
-        help="take k and lam from what `fsl-basesel suggest --out` saved, where they are not given",
-    )
+    suggestion = "k and lam, where they are not given, of a file of `fsl-basesel suggest --out`"
+    add("--suggestion", metavar="FILE", help=suggestion)
     add("--mu", type=float, metavar="X", help="weight of the cost in the objective (0)")
 
 
@@ -119,13 +98,8 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     scaled = "how pixels are scaled, where the weights do not say"
     add("--normalize", choices=("imagenet", "half", "none"), help=scaled)
     add("--download", action="store_true", help="weights that are not here may be fetched")
-    add(
-        "--device",
-        default="auto",
-        metavar="NAME",
-        help="where the network runs, and the climb of double-greedy: cpu, cuda or auto "
-        "(%(default)s)",
-    )
+    device = "where the network runs, and the climb of double-greedy: cpu, cuda or auto"
+    add("--device", default="auto", metavar="NAME", help=device)
     add("--precision", choices=("float32", "bfloat16"), help="numbers of the network (float32)")
     add("--workers", type=int, metavar="N", help="processes that read images")
     add("--skip-damaged", action="store_true", help="leave images out that cannot be read")
@@ -133,14 +107,9 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A problem, and where it came from.
+    """A problem, and where it came from; with a matrix of similarities there are no centroids.
 
-    Attributes:
-        problem: The problem.
-        candidates: The candidates' centroids; None with a matrix of similarities.
-        novel: The novel classes' centroids, if there are any.
-        pictures: The embeddings of the folders of pictures among the inputs, by "candidates" and
-            "novel".
+    `pictures` has the embeddings of folders among the inputs, by "candidates" and "novel".
     """
 
     problem: SelectionProblem
@@ -254,10 +223,12 @@ def _classes(path: str, job: EmbeddingJob | None, args: argparse.Namespace) -> C
                 f"({reason}); leave --size out"
             ) from error
     if _is_names(path) and args.backbone:
+        from fsl_basesel.files.array_files import check_file
         from fsl_basesel.photographs import embed_texts
 
-        lines = (line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines())
-        return embed_texts([line for line in lines if line], args.backbone, download=args.download)
+        text = check_file(Path(path), (".txt",)).read_text(encoding="utf-8-sig")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return embed_texts(lines, args.backbone, download=args.download)
     from fsl_basesel.files.classes import read_classes
 
     return read_classes(path)
@@ -314,20 +285,16 @@ def _settings(
     found |= {key: given[key] for key in numeric if key in given}
     found |= {key: read_names(given[key], names) for key in ("exclude", "include") if key in given}
     if "weights" in given:
-        listed = read_values(args.weights, novel_names, "weight")
-        found["weights"] = numbers(listed, novel_names, "weight")
+        weights = read_values(args.weights, novel_names, "weight")
+        found["weights"] = numbers(weights, novel_names, "weight")
     if "groups" in given:
         found["groups"] = read_values(args.groups, names, "group")
     elif "groups" not in found and candidates is not None and {"at_most", "at_least"} & set(found):
         found["groups"] = candidates.groups
-    if {"cost", "images_per_class"} <= set(given):
-        raise InputError("Expected --cost or --images-per-class but got both; leave one out")
     if "images_per_class" in given:
         found["cost"] = _missing_images(args.images_per_class, candidates, job)
     elif "cost" in given:
         found["cost"] = numbers(read_values(args.cost, names, "cost"), names, "cost")
-    if "cost" in found and not {"mu", "budget"} & set(found):
-        raise InputError("Expected --budget or --mu with a cost but got neither; add one of them")
     if "mu" in found and "cost" not in found:
         raise InputError("Expected --cost with --mu but got none; add --cost")
     k, lam = _k_and_lam(args)

@@ -9,15 +9,10 @@ from fsl_basesel.cli import output
 
 EXAMPLES = """\
 examples:
-  the page beside the run:
-    fsl-basesel report runs/glyphs-cold-start
-  elsewhere, and the figures for a paper as PNG and SVG:
-    fsl-basesel report runs/glyphs-cold-start --out page.html --figures figures
+  fsl-basesel report runs/glyphs-cold-start --out page.html --figures figures
 
-The page needs no network and no other file. It shows what the folder holds:
-selection-stage-i.json, classes-stage-i.npz and pictures.npz (written by the
-selection callbacks), novel_*.csv (NovelEvaluation), results.csv (reproduce, demo)
-and the settings. For what is absent it says what would produce it.
+The page needs no network and no other file. It shows what the folder of a run
+holds (docs/report.md); for what is absent it says what would produce it.
 """
 
 

@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsl_basesel.cli import EXIT_FAILED, output
-from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fsl_basesel.cli.screen import PlainConsole
     from lightning_modules.experiments.plan import Experiment, TableRow
     from lightning_modules.experiments.runner import TrialOutcome
@@ -65,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
         _print_list(screen)
         return 0
     experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
-    rows = _with_m(experiment, args.m)
+    rows = experiment.rows()
+    if args.m is not None:
+        wanted = output.listed(args.m, sorted({str(row.trial.m) for row in rows}, key=int), "--m")
+        rows = [row for row in rows if str(row.trial.m) in wanted]
     store = ResultStore(args.out_dir)
     trials = plan.each_trial(rows)
     if args.rows is not None and Path(args.rows).exists():
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     screen.print(f"{experiment.title}: {len(trials)} networks, {done} there already.")
     if args.dry_run:
         return 0
-    failures = work(experiment, rows, store, args.jobs)
+    failures = work(rows, store, args.jobs)
     if args.rows is not None:
         store.keep(args.rows, trials)
     return finish(experiment, rows, store, failures, screen)
@@ -89,28 +89,9 @@ def load_only(
     experiment = plan.load(name, data_root, **changes)
     if only is None:
         return experiment
-    unknown = [word for word in only.split(",") if word not in experiment.datasets]
-    if unknown:
-        raise InputError(
-            f"Expected data sets of {name} ({', '.join(experiment.datasets)}) but got "
-            f"{unknown[0]!r}."
-        )
-    wanted = {word: experiment.datasets[word] for word in only.split(",")}
+    known = experiment.datasets
+    wanted = {word: known[word] for word in output.listed(only, list(known), "--only")}
     return dataclasses.replace(experiment, datasets=wanted)
-
-
-def _with_m(experiment: Experiment, wanted: str | None) -> list[TableRow]:
-    """The rows of the experiment, or those with one of these numbers of base classes."""
-    rows = experiment.rows()
-    if wanted is None:
-        return rows
-    known = {str(row.trial.m) for row in rows}
-    unknown = [word for word in wanted.split(",") if word not in known]
-    if unknown:
-        raise InputError(
-            f"Expected --m to be of {', '.join(sorted(known, key=int))} but got {unknown[0]!r}."
-        )
-    return [row for row in rows if str(row.trial.m) in wanted.split(",")]
 
 
 def _print_list(screen: PlainConsole) -> None:
@@ -127,9 +108,7 @@ def _print_list(screen: PlainConsole) -> None:
     screen.print(table)
 
 
-def work(
-    experiment: Experiment, rows: list[TableRow], store: ResultStore, jobs: int
-) -> list[TrialOutcome]:
+def work(rows: list[TableRow], store: ResultStore, jobs: int) -> list[TrialOutcome]:
     """Run what has no result yet and say how far it is; the failures."""
     from lightning_modules.experiments import plan, runner
 
@@ -150,35 +129,6 @@ def work(
     return runner.run_all(trials, store, jobs, report)
 
 
-def _so_far(experiment: Experiment, rows: list[TableRow], store: ResultStore) -> Table:
-    """Mean accuracy of the first head and paired difference, by data set, m and shots."""
-    from fsl_basesel.cli.screen import new_table
-    from fsl_basesel.report.paired import points, summarise
-    from lightning_modules.experiments.result_tables import result_rows
-
-    table = new_table(
-        *("data", "m", "shots", "method", "repeats", "accuracy %", "against Random"),
-        left=("data", "method"),
-    )
-    if experiment.kind == "study":  # a table of random sets tells nothing
-        return table
-    results = [
-        row for row in result_rows(experiment, rows, store)
-        if (row["head"], row["shots"]) == (experiment.heads[0], experiment.shots[0])
-    ]  # fmt: skip
-    for line in summarise(results):
-        table.add_row(
-            line.key["domain"],
-            str(line.key["m"]),
-            str(line.key["shots"]),
-            line.label,
-            str(line.accuracy.n),
-            points(line.accuracy),
-            points(line.difference, sign=True),
-        )
-    return table
-
-
 def finish(
     experiment: Experiment,
     rows: list[TableRow],
@@ -191,17 +141,11 @@ def finish(
 
     with output.working("Tables and figures"):
         text, written = write_products(experiment, rows, store)
-    if experiment.kind == "table" and not experiment.decide:
-        screen.print(_so_far(experiment, rows, store))
-    else:
-        screen.print(text, soft_wrap=True)
+    screen.print(text, soft_wrap=True)
     for path in written:
         screen.print(f"Saved {path}", style="dim", soft_wrap=True)
-    for failure in failures:
-        print(f"fsl-basesel: failed: {failure.problem}", file=sys.stderr)
-    if failures:
-        print(
-            f"fsl-basesel: {len(failures)} networks failed; the same command tries them again",
-            file=sys.stderr,
-        )
-    return EXIT_FAILED if failures else 0
+    if not failures:
+        return 0
+    again = "the same command tries them again"
+    print(f"fsl-basesel: {len(failures)} networks failed; {again}", file=sys.stderr)
+    return EXIT_FAILED

@@ -35,15 +35,8 @@ def new_table(*headings: str, left: Sequence[str] = ()) -> Table:
 
 
 def seconds(duration: float) -> str:
-    """A duration with two or three digits.
-
-    Example:
-        >>> seconds(0.00321), seconds(0.5), seconds(83.2)
-        ('3.2 ms', '0.50 s', '83.2 s')
-    """
-    if duration < 0.1:
-        return f"{1000 * duration:.2g} ms" if duration < 0.01 else f"{1000 * duration:.0f} ms"
-    return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"
+    """A duration in seconds or milliseconds."""
+    return f"{duration:.2f} s" if duration >= 0.1 else f"{1000 * duration:.1f} ms"
 
 
 def describe(problem: SelectionProblem) -> str:
@@ -51,18 +44,14 @@ def describe(problem: SelectionProblem) -> str:
     count = f"{problem.m} of {problem.n_candidates - len(problem.selected)} candidates"
     if problem.budget is not None:
         count = f"at most {count} within a budget of {problem.budget:g}"
-    words = [
-        count,
-        f"for {problem.n_novel} novel classes,",
-        f"k = {problem.k}, lam = {problem.lam:g}",
-    ]
+    words = f"{count} for {problem.n_novel} novel classes, k = {problem.k}, lam = {problem.lam:g}"
     if problem.mu:
-        words.append(f", mu = {problem.mu:g}")
+        words += f", mu = {problem.mu:g}"
     if problem.selected:
-        words.append(f", {len(problem.selected)} already selected")
+        words += f", {len(problem.selected)} already selected"
     if problem.similarity_name not in ("matrix", "function"):
-        words.append(f", {problem.similarity_name}")
-    return " ".join(words).replace(" ,", ",")
+        words += f", {problem.similarity_name}"
+    return words
 
 
 def print_facts(console: Console, problem: SelectionProblem, selection: Selection) -> None:
@@ -129,12 +118,9 @@ def print_chosen(console: Console, selection: Selection, top: int, *, whole: boo
         )
     if top:
         console.print(table)
-    if len(chosen) > top:
-        console.print(Text(f"... and {len(chosen) - top} more (--top N shows N)", style="dim"))
     spare = sum(row.gain == 0 for row in chosen)
     if spare:
-        words = f"{spare} of {len(chosen)} add nothing at K = {k}"
-        console.print(Text(words, style="dim"))
+        console.print(f"{spare} of {len(chosen)} add nothing at K = {k}", style="dim")
 
 
 def print_novel(console: Console, rows: Sequence[ServedClass]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from fsl_basesel.cli.problems import (
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
+    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.photographs import EmbeddingJob
     from fsl_basesel.selection import Selection
     from fsl_basesel.selectors.base import Selector
@@ -34,8 +36,6 @@ examples:
     fsl-basesel select photos/pool --novel photos/task -m 10 -k 1 --report chosen
   100 classes of a pool for the classes of a task, saved for later:
     fsl-basesel select pool.npz --novel task.npz -m 100 -k 3 --out chosen.json
-  no task known yet (General Selection), with a diversity term:
-    fsl-basesel select pool.csv -m 50 --lam 0.2
   25 more, given those already there:
     fsl-basesel select pool.npz --novel task.npz -m 25 --selected chosen.json
   novel classes spread over two processes (docs/scaling.md):
@@ -61,19 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gap", type=float, metavar="X", help=stop)
     add("--no-certify", action="store_true", help="do not compute an upper bound afterwards")
     add = output.add_output_arguments(parser, "the selection", FORMATS).add_argument
-    rows = "rows of the table (%(default)s)"
-    add("--top", type=output.row_count, default=10, metavar="N", help=rows)
-    add(
-        "--explain",
-        action="store_true",
-        help="every chosen class with all it serves, and every novel class with its neighbours "
-        "(table; json always has it)",
-    )
-    add(
-        "--report",
-        metavar="DIR",
-        help="write selection.json, pictures of the classes and report.html there",
-    )
+    add("--top", type=int, default=10, metavar="N", help="rows of the table (%(default)s)")
+    whole = "every chosen class with all it serves, and every novel class with its neighbours"
+    add("--explain", action="store_true", help=whole)
+    page = "write selection.json, pictures of the classes and report.html there"
+    add("--report", metavar="DIR", help=page)
     linked = "make DIR with a link to the folder of each chosen class"
     add("--link", metavar="DIR", help=linked)
     estimate = "say how many images would be looked at, and what that takes"
@@ -95,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
     from fsl_basesel.distributed import all_or_none, is_first
 
     out = all_or_none(lambda: output.check_out(args.out, FORMATS))
-    all_or_none(lambda: _check_folders(args))
+    all_or_none(lambda: _check(args))
     if args.dry_run:
         print_estimates(embedding_jobs(args))
         return 0
@@ -108,22 +100,36 @@ def _run(args: argparse.Namespace) -> int:
         device = args.device if selector.uses_device() or not inputs.pictures else "auto"
         selection = fb.select(problem, selector, args.seed, certify, device=device)
         selection = improved_by_page(args, problem, selection)
-    written = save(args, out, inputs, selection) if is_first() else []
-    if args.format == "table":
-        print_table(args, inputs, selection, written)
-    else:
-        output.print_text(as_text(selection, args.format))
+    output.deliver(
+        args,
+        out if is_first() else None,
+        lambda format: as_text(selection, format),
+        lambda console: print_table(console, args, inputs, selection),
+        links_and_report(args, inputs, selection),
+    )
     return 0
 
 
+def links_and_report(
+    args: argparse.Namespace, inputs: Inputs, selection: Selection
+) -> Iterator[str]:
+    """Write them if asked for; a line about each."""
+    if args.link is not None:
+        count = link_classes(Path(args.candidates), selection.names, Path(args.link))
+        yield f"Linked {count} folders in {args.link}"
+    if args.report is not None:
+        with output.working("Writing the report"):
+            page = write_report(Path(args.report), inputs, selection, args)
+        yield f"Report: {page}"
+
+
 def print_table(
-    args: argparse.Namespace, inputs: Inputs, selection: Selection, written: list[str]
+    console: PlainConsole, args: argparse.Namespace, inputs: Inputs, selection: Selection
 ) -> None:
-    """The facts, what they are worth, the chosen classes, and the files that were written."""
+    """The facts, what they are worth, and the chosen classes."""
     from fsl_basesel.cli import screen
     from fsl_basesel.controls import controls, doubts
 
-    console = screen.PlainConsole()
     screen.print_facts(console, inputs.problem, selection)
     found = controls(inputs.problem, *inputs.groups)
     screen.print_controls(console, selection.value, selection.upper_bound, found)
@@ -132,27 +138,10 @@ def print_table(
         screen.print_novel(console, selection.explain().novel)
     else:
         screen.print_chosen(console, selection, args.top)
-    for line in written:
-        console.print(line, style="dim", soft_wrap=True)
+        more = len(selection.names) - args.top
+        if more > 0:
+            console.print(f"... and {more} more (--top N shows N)", style="dim")
     output.note([*doubts(inputs.problem, selection, found[0], inputs.trained), *defaults(args)])
-
-
-def save(
-    args: argparse.Namespace, out: Path | None, inputs: Inputs, selection: Selection
-) -> list[str]:
-    """Write what was asked for; a line for each."""
-    written = []
-    if out is not None:
-        output.save_text(out, as_text(selection, out.suffix.lower()[1:]))
-        written.append(f"Saved to {out}")
-    if args.link is not None:
-        count = link_classes(Path(args.candidates), selection.names, Path(args.link))
-        written.append(f"Linked {count} folders in {args.link}")
-    if args.report is not None:
-        with output.working("Writing the report"):
-            page = write_report(Path(args.report), inputs, selection, args)
-        written.append(f"Report: {page}")
-    return written
 
 
 def as_text(selection: Selection, format: str) -> str:
@@ -173,10 +162,12 @@ def as_text(selection: Selection, format: str) -> str:
     return csv_text(rows, ("rank", "index", "name", "gain", "loss", "serves"))
 
 
-def _check_folders(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """Refuse before the work what would fail after it."""
+    from fsl_basesel.checks import integer
     from fsl_basesel.distributed import launched
 
+    integer(args.top, "--top", 0, None, "")
     if launched() and (args.report or args.link or args.dry_run):
         raise InputError(
             "Expected --report, --link and --dry-run on one process but torchrun started several; "
@@ -213,11 +204,11 @@ def print_estimates(jobs: dict[str, EmbeddingJob]) -> None:
 
 def selector_with(method: str, gap: float | None) -> Selector:
     """The selector of a name, told at which gap to stop."""
-    from fsl_basesel.selectors import selector_class, selector_of
+    from fsl_basesel.selectors import selector_of
 
     if gap is None:
         return selector_of(method)
-    able = [name for name in fb.methods() if "gap" in selector_class(name).__dataclass_fields__]
+    able = [name for name in fb.methods() if hasattr(selector_of(name), "gap")]
     if method not in able:
         raise InputError(
             f"Expected --gap with one of the methods {', '.join(able)}, which stop at a gap, but "

@@ -63,22 +63,17 @@ def run(args: argparse.Namespace) -> int:
         )
         with output.working("Regressions of every class"):
             output.save_text(regressions, csv_text(rows))
-        written.append(regressions)
+        written.append(f"Saved to {regressions}")
     if args.figures is not None:
         folder = Path(args.figures)
         with output.working("Drawing"), output.writing(folder):
-            written += study.figures(folder, suggestion)
-    output.deliver(
-        args,
-        out,
-        lambda format: (
-            csv_text(map(_flat, suggestion.profile))
-            if format == "csv"
-            else suggestion.to_json() + "\n"
-        ),
-        lambda console: print_suggestion(console, suggestion),
-        written,
-    )
+            written += [f"Saved to {path}" for path in study.figures(folder, suggestion)]
+
+    def text(format: str) -> str:
+        rows = map(_flat, suggestion.profile)
+        return csv_text(rows) if format == "csv" else suggestion.to_json() + "\n"
+
+    output.deliver(args, out, text, lambda console: print_suggestion(console, suggestion), written)
     return 0
 
 

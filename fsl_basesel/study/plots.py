@@ -65,8 +65,7 @@ def slopes_figure(study: Study, suggestion: Suggestion) -> Figure:
 
     For the paper's K of 3 and 10 where the study looked at them, else for the suggested one.
     """
-    known = [row.k for row in suggestion.profile]
-    ks = [k for k in (3, 10) if k in known] or [suggestion.k]
+    ks = [row.k for row in suggestion.profile if row.k in (3, 10)] or [suggestion.k]
     figure, panels = new_figure(720, 240 * len(ks), len(ks), 2, sharey="col")
     for row, k in enumerate(ks):
         found = study.regressions(k)

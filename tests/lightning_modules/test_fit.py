@@ -319,6 +319,6 @@ def test_errors_are_one_line(
     assert main(["fit", *words, *QUICK]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert len(lines) == 1
-    assert lines[0].startswith("fsl-basesel: error: ")
+    assert lines[0].startswith(("fsl-basesel: error: ", "fsl-basesel fit: error: "))
     assert re.search(message, lines[0])
     assert len(lines[0]) < 420

@@ -68,7 +68,7 @@ def test_methods_that_need_centroids_are_left_out_of_a_matrix(run, tmp_path: Pat
 def test_unknown_methods_are_named(run, pool: Path, listed: str) -> None:
     result = run("compare", pool, "-m", 2, "--methods", listed)
     assert (result.code, result.out) == (2, "")
-    assert "Expected --methods to list some of auto, paper" in result.err
+    assert "Expected `--methods` to be one of auto, paper" in result.err
     assert result.err.count("\n") == 1
 
 

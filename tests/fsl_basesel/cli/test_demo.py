@@ -8,7 +8,6 @@ from pathlib import Path
 import yaml
 
 import fsl_basesel as fb
-from fsl_basesel.cli.demo import short
 from tests.lightning_modules.experiments.small import small_yaml
 
 
@@ -24,7 +23,7 @@ def test_the_demo_trains_compares_explains_and_reports(run, tmp_path: Path) -> N
     for words in ("Random", "DomSim", "auto, K=1", "vs Random", "optimal to", "Cold start",
                   "Why these classes?", "What do the novel classes get?"):  # fmt: skip
         assert words in result.out
-    assert "latin" in result.out.split("What do the novel classes get?")[1]
+    assert "LATIN" in result.out.split("What do the novel classes get?")[1]
     assert max(map(len, result.out.splitlines())) <= 80 + len(str(out))
     folder = out / "fine"
     assert len(fb.Selection.load(folder / "selection-stage-2.json").indices) == 1
@@ -48,8 +47,3 @@ def test_bad_settings_are_one_line(run, tmp_path: Path) -> None:
         assert (result.code, result.out) == (2, "")
         assert message in result.err
         assert result.err.count("\n") == 1
-
-
-def test_names_are_shortened_where_they_are_of_characters() -> None:
-    assert short("Latin: A LATIN CAPITAL LETTER A") == "A latin capital letter a"
-    assert short("n01440764") == "n01440764"

@@ -42,8 +42,8 @@ def test_it_runs_prints_and_writes(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--only", "plane"], "Expected data sets of"),
-        (["--m", "5"], "Expected --m to be of 4 but got '5'"),
+        (["--only", "plane"], "Expected `--only` to be one of"),
+        (["--m", "5"], "Expected `--m` to be one of 4 but got '5'"),
         (["--jobs", "0"], "Expected --jobs to be at least 1"),
         (["--out-dir", "/dev/null/x"], "Expected to write results to '/dev/null/x'"),
     ],

@@ -164,7 +164,7 @@ def test_costs_move_the_choice(run, pool: Path, task: Path, tmp_path: Path) -> N
     assert free["names"][0] not in dear["names"]
     alone = run(*words, "--cost", cost)
     assert alone.code == 2
-    assert "Expected --budget or --mu with a cost but got neither" in alone.err
+    assert "Expected `cost` with a budget" in alone.err
     assert "Expected --cost with --mu but got none" in run(*words, "--mu", 1).err
 
 
@@ -293,6 +293,13 @@ def test_novel_classes_among_the_candidates_are_noted(run, pool: Path) -> None:
     assert result.err.startswith("note: 20 of the 20 novel classes are candidates too (first: 'owl")
     assert result.err.count("\n") == 1
     json.loads(result.out)
+
+
+def test_a_list_of_names_that_is_not_there_is_one_line(run, pool: Path) -> None:
+    words = ("--backbone", "open_clip:ViT-B-32@none", "--novel", "none.txt", "-m", 3)
+    result = run("select", pool, *words)
+    assert (result.code, result.out) == (2, "")
+    assert "file at none.txt but there is nothing" in result.err
 
 
 def test_no_input_at_all(run) -> None:
