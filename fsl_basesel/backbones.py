@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fsl_basesel.checks import one_of
+from fsl_basesel.checks import installed, one_of
 from fsl_basesel.data.datasets import fixed_random
 from fsl_basesel.data.reading import text_of, upright
 from fsl_basesel.efficientnet import VARIANTS, EfficientNetLite
@@ -270,7 +270,7 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
 
 
 def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
-    timm = _installed("timm", "timm")
+    timm = installed("timm", "timm")
     if not timm.is_model(name):
         raise _unknown("timm", name, timm.list_models())
     with fixed_random():
@@ -292,7 +292,7 @@ def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
 
 
 def _open_clip(text: str, name: str, weights: str, download: bool) -> Backbone:
-    open_clip = _installed("open_clip", "clip")
+    open_clip = installed("open_clip", "clip")
     if name not in open_clip.list_models():
         raise _unknown("open_clip", name, open_clip.list_models())
     tags = open_clip.list_pretrained_tags_by_model(name)
@@ -372,15 +372,6 @@ def _unknown(library: str, name: str, known: Sequence[str]) -> InputError:
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else "."
     return InputError(f"Expected a network of {library} but got {name!r}{hint}")
-
-
-def _installed(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError(
-            f"Expected {module} to be installed; run `pip install 'fsl-basesel[{extra}]'`."
-        ) from None
 
 
 def _require(download: bool, text: str, where: str) -> None:

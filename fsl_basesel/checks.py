@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import operator
 import sys
 from collections.abc import Iterable, Sequence
@@ -234,6 +235,16 @@ def positions(
             raise InputError(f"Expected each class once but got {again!r} twice; remove one.")
         found[number] = None
     return list(found)
+
+
+def installed(module: str, extra: str) -> Any:
+    """A library that an extra of this package brings."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(
+            f"Expected {module} to be installed; run `pip install 'fsl-basesel[{extra}]'`."
+        ) from None
 
 
 def finite_sums(largest: float, terms: float, name: str) -> None:

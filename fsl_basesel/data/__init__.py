@@ -9,7 +9,6 @@ from fsl_basesel.data.glyphs import (
     GlyphSource,
     GlyphSplits,
     glyph_codes,
-    glyph_groups,
     glyph_splits,
     glyphs,
 )
@@ -45,7 +44,6 @@ __all__ = [
     "from_features",
     "from_hugging_face",
     "glyph_codes",
-    "glyph_groups",
     "glyph_splits",
     "glyphs",
     "image_folder",

@@ -26,11 +26,7 @@ def group_by_label(
 ) -> tuple[list[str], list[np.ndarray]]:
     """Class names and, for each class, the positions of its images in random order.
 
-    Args:
-        labels: one an image, whole numbers or texts.
-        names: names of the classes: label c is called `names[c]`. None names a class by its label.
-        count: number of images.
-        seed: seed of the random order.
+    Label c is called `names[c]`. Without names a class is named by its label.
 
     Example:
         >>> names, members = group_by_label([1, 0, 1], ["cat", "dog"], 3)
@@ -48,23 +44,17 @@ def group_by_label(
             f"Expected one label per image but got {len(array)} for {count} images; give one each."
         )
     values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
-    members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
+    titles = [str(value) for value in values.tolist()]
     if names is not None:
         if array.dtype.kind not in "iu" or values[0] < 0 or values[-1] >= len(names):
             raise InputError(
                 f"Expected labels from 0 to {len(names) - 1} for {len(names)} names but got labels "
                 f"from {values[0]} to {values[-1]}; give a name for every label."
             )
-        present = dict(zip(values.tolist(), members, strict=True))
-        empty = [name for c, name in enumerate(names) if c not in present]
-        if empty:
-            raise InputError(
-                f"Expected at least one image in every class but class {empty[0]!r} has none "
-                f"({len(empty)} such); leave it out of names or add images."
-            )
         titles = [str(name) for name in names]
-    else:
-        titles = [str(value) for value in values.tolist()]
+        found, counts = counts, np.zeros(len(names), np.int64)
+        counts[values] = found
+    members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
     pairs = zip(titles, members, strict=True)
     return titles, [in_random_order(name, piece, seed) for name, piece in pairs]
 
@@ -150,9 +140,9 @@ def from_features(
 
     Args:
         features: `[n, d]`.
-        labels: `[n]` whole numbers or texts.
-        names: names of the classes; label c is `names[c]`.
-        seed: seed of the order of a class's vectors, of which the first are its preview.
+        labels: see `from_arrays`, as are the others.
+        names: see `from_arrays`.
+        seed: see `from_arrays`.
 
     Example:
         >>> from_features(np.eye(3), [0, 1, 1]).sizes.tolist()

@@ -194,9 +194,7 @@ class DatasetSource(ReadSource):
                 yield from look_at_files([str(file) for file in files])
                 continue
             try:
-                with (
-                    fixed_random()
-                ):  # a random transform must neither change the run nor the outcome
+                with fixed_random():  # for random transforms
                     image = as_tensor(self._item(int(members[0])))
                 yield hashlib.sha256(image.contiguous().numpy().tobytes()).digest()
             except Exception as error:  # it is said where the image is needed

@@ -78,7 +78,6 @@ class FolderSource(ReadSource):
         names = list(found)
         # A long string a class: a list of a million paths would be copied into every worker.
         self._files = ["\0".join(found[name]) for name in names]
-        self._split: tuple[int, list[str]] = (-1, [])  # the files of the class last asked for
         members = [in_random_order(name, np.arange(len(found[name])), seed) for name in names]
         settings = repr((self.size, channels, int(seed)))
         if transform is not None:
@@ -100,16 +99,13 @@ class FolderSource(ReadSource):
 
     def describe(self, class_number: int, member: int) -> str:
         """Path of a file."""
-        split = self._split  # another thread may replace it
-        if split[0] != class_number:
-            self._split = split = class_number, self._files[class_number].split("\0")
-        return os.path.join(self.root, self.names[class_number], split[1][member])
+        file = self._files[class_number].split("\0")[member]
+        return os.path.join(self.root, self.names[class_number], file)
 
     def add_files(self, class_number: int, files: list[str]) -> None:
         """Give a class further pictures, named by full path, after those it has."""
         known = self._files[class_number].count("\0") + 1
         self._files[class_number] = "\0".join([self._files[class_number], *files])
-        self._split = (-1, [])
         new = known + np.arange(len(files))
         self._members[class_number] = np.concatenate([self._members[class_number], new])
         self.sizes[class_number] += len(files)
@@ -129,12 +125,7 @@ def is_picture(entry: os.DirEntry[str]) -> bool:
 
 
 def class_index(root: Path) -> dict[str, list[str]]:
-    """For each class folder in `root` its picture files, as paths below that folder, sorted.
-
-    Raises:
-        InputError: if there is no such folder, no class folder in it, one without pictures, or if
-            the class folders seem to be one level further down.
-    """
+    """For each class folder in `root` its picture files, as paths below that folder, sorted."""
     if not root.is_dir():
         found = "a file" if root.exists() else "not there"
         raise InputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fsl_basesel.checks import installed
 from fsl_basesel.data.datasets import DatasetSource
 from fsl_basesel.errors import InputError
 
@@ -32,17 +32,7 @@ def was_saved(path: str | os.PathLike[str]) -> bool:
 
 def load_saved(path: str | os.PathLike[str]) -> Any:
     """The data set in such a folder."""
-    return _datasets().load_from_disk(str(path))
-
-
-def _datasets() -> Any:
-    try:
-        return importlib.import_module("datasets")
-    except ImportError:
-        raise InputError(
-            "Expected Hugging Face datasets to be installed; run `pip install "
-            "'fsl-basesel[datasets]'`."
-        ) from None
+    return installed("datasets", "datasets").load_from_disk(str(path))
 
 
 class _Rows:
@@ -98,7 +88,7 @@ def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | No
     number = {name: i for i, name in enumerate(names)}
     rows = [row for row, title in enumerate(titles) if title in number]
     labels = [number[titles[row]] for row in rows]
-    kind = _datasets().ClassLabel(names=names)
+    kind = installed("datasets", "datasets").ClassLabel(names=names)
     return data.select(rows).remove_columns(label).add_column(label, labels, feature=kind)
 
 
@@ -123,12 +113,8 @@ def _labels(data: Any, label: str) -> list[Any]:
 
 
 def _column(data: Any, name: str | None, kind: str, argument: str) -> str:
-    """The column that is named, else the only one of a kind, else the one called as the argument.
-
-    Raises:
-        InputError: There is none, there are several, or `data` has several splits.
-    """
-    package = _datasets()
+    """The column that is named, else the only one of a kind, else the one called `argument`."""
+    package = installed("datasets", "datasets")
     if isinstance(data, package.DatasetDict):
         raise InputError(
             f"Expected one split of the data set but got all ({', '.join(data)}); take one, as in "

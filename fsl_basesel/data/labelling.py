@@ -15,12 +15,7 @@ from fsl_basesel.files.writing import whole_file
 
 
 class LabelsPending(RuntimeError):  # noqa: N818  (not a fault: the run waits for people)
-    """Chosen classes still wait for their images; the message says which and where to put them.
-
-    Attributes:
-        classes: names of the classes that wait.
-        queue: the file that lists them.
-    """
+    """Chosen classes still wait for their images; the message says which and where to put them."""
 
     def __init__(self, classes: list[str], queue: Path, folder: Path, needed: int) -> None:
         self.classes, self.queue = classes, queue

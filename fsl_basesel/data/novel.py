@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from fsl_basesel.data import counter
@@ -119,17 +117,9 @@ class NovelTask:
         return ImageSet(self.source, classes, np.concatenate(items), classes)
 
 
-def require_disjoint(
-    candidates: ClassPool | Iterable[str], novel: NovelTask | Iterable[str]
-) -> None:
-    """Refuse a class that is both a candidate and novel; classes are compared by name.
-
-    Example:
-        >>> require_disjoint(["cat", "dog"], ["fish"])
-    """
-    left = candidates.names if isinstance(candidates, ClassPool) else tuple(candidates)
-    right = novel.names if isinstance(novel, NovelTask) else tuple(novel)
-    common = sorted(set(left) & set(right))
+def require_disjoint(candidates: ClassPool, novel: NovelTask) -> None:
+    """Refuse a class that is both a candidate and novel; classes are compared by name."""
+    common = sorted(set(candidates.names) & set(novel.names))
     if common:
         raise InputError(
             f"Expected no class to be both a candidate and novel but {common[0]!r} is both "

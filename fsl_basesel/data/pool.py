@@ -82,15 +82,10 @@ class ClassPool:
         )
 
     def expand(self, classes: Iterable[Any]) -> list[int]:
-        """Make all images of these classes available.
+        """Make all images of these classes, numbers or names, available.
 
-        Classes that are expanded already stay as they are, so the call can be repeated.
-
-        Args:
-            classes: numbers or names.
-
-        Returns:
-            The classes that were not expanded before, in the order given.
+        Classes that are expanded already stay as they are, so the call can be repeated. Returned
+        are the others, in the order given.
         """
         new = [c for c in self.source.positions(classes) if c not in self._expanded]
         self.source.prepare(new)
@@ -107,12 +102,9 @@ class ClassPool:
         return first_images(self.source, chosen, counts, chosen)
 
     def training_set(self, classes: Iterable[Any] | None = None) -> ImageSet:
-        """All images of these expanded classes; the label of a class is its position among them.
+        """All images of these expanded classes (None: all of them), labelled by position.
 
         A list that only grows at its end therefore keeps every label where it was.
-
-        Args:
-            classes: numbers or names; None takes `expanded`.
         """
         chosen = self._chosen(classes, self.expanded)
         closed = [self.names[c] for c in chosen if c not in self._expanded]

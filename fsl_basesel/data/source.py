@@ -16,13 +16,7 @@ from fsl_basesel.errors import InputError
 
 
 class Dropped(NamedTuple):
-    """An unreadable image that was left out.
-
-    Attributes:
-        class_name: the class it belongs to.
-        image: which image it is.
-        reason: what was wrong with it.
-    """
+    """An unreadable image that was left out."""
 
     class_name: str
     image: str
@@ -42,9 +36,6 @@ class ImageSource(abc.ABC):
         groups: for each class the family it belongs to, where there is one.
 
     Attributes:
-        names: tuple of class names.
-        groups: tuple of group names, or None.
-        sizes: `[C]` int64 number of images of each class.
         dropped: images that were left out because they could not be read.
         threads: how many threads may ask for images at once.
     """
@@ -68,7 +59,12 @@ class ImageSource(abc.ABC):
             raise InputError(
                 f"Expected class names that differ but got {double!r} twice; rename one of them."
             )
-        self._require_images()
+        empty = np.flatnonzero(self.sizes < 1)
+        if len(empty):
+            raise InputError(
+                f"Expected at least one image in every class but class {self.names[empty[0]]!r} "
+                f"has none ({len(empty)} such); add images or leave the class out."
+            )
         parts = [type(self).__name__, *identity, *self.names, self.sizes.tobytes()]
         self._settings = cache.fingerprint(parts)
         self._fingerprint: str | None = None
@@ -87,14 +83,6 @@ class ImageSource(abc.ABC):
     def look(self) -> Iterable[str | bytes]:
         """What can be told cheaply of the images themselves: nothing, unless a subclass can."""
         return ()
-
-    def _require_images(self) -> None:
-        empty = np.flatnonzero(self.sizes < 1)
-        if len(empty):
-            raise InputError(
-                f"Expected at least one image in every class but class {self.names[empty[0]]!r} "
-                f"has none ({len(empty)} such); add images or leave the class out."
-            )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -124,11 +112,7 @@ class ImageSource(abc.ABC):
         return None
 
     def positions(self, classes: Iterable[Any]) -> list[int]:
-        """Check classes given by number or by name and turn them into numbers.
-
-        Raises:
-            InputError: for a class that is not there or is named twice.
-        """
+        """Numbers of classes that are given by number or by name, each once."""
         return checks.positions(classes, self.names)
 
     def subset(self, classes: Iterable[Any]) -> ImageSource:
@@ -225,10 +209,5 @@ def first_images(
     """The first `counts[c]` images of each of `classes`, class after class."""
     numbers = np.asarray(classes, np.int64)
     repeats = counts[numbers]
-    items = [np.arange(n, dtype=np.int64) for n in repeats.tolist()]
-    return ImageSet(
-        source,
-        np.repeat(numbers, repeats),
-        np.concatenate(items) if items else np.zeros(0, np.int64),
-        np.repeat(np.asarray(labels, np.int64), repeats),
-    )
+    items = np.concatenate([np.arange(count) for count in (0, *repeats.tolist())])
+    return ImageSet(source, np.repeat(numbers, repeats), items, np.repeat(labels, repeats))

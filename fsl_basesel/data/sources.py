@@ -24,10 +24,7 @@ Source: TypeAlias = "str | os.PathLike[str] | ImageSource | ClassPool | NovelTas
 def as_source(source: Source, seed: int = 0, on_corrupt: str = "raise") -> ImageSource:
     """A source of `fsl_basesel.data` for a folder, a pool, a task or a data set.
 
-    Args:
-        source: see `fsl_basesel.embed`.
-        seed: seed of the order of images, where the source does not have one.
-        on_corrupt: "raise" or "skip", where the source does not know.
+    `seed` and `on_corrupt` count where `source` is not a source of `fsl_basesel.data` already.
     """
     if isinstance(source, ImageSource):
         return source
@@ -56,15 +53,8 @@ def images_of(
 ) -> tuple[ImageSet, bool]:
     """The images of each class to look at, labelled with the class number.
 
-    Args:
-        source: see `as_source`.
-        change: what a network wants done to a picture.
-        per_class: images of each class; None is all.
-        seed: see `as_source`.
-        on_corrupt: see `as_source`.
-
-    Returns:
-        The images, and whether `change` is applied to them; it is not where a source gives tensors.
+    `change` is what a network wants done to a picture. Also returned is whether it is applied to
+    the images; it is not where a source gives tensors. Without `per_class` all images are taken.
     """
     if per_class is not None and per_class < 1:
         raise InputError(f"Expected `per_class` to be at least 1 but got {per_class}.")

@@ -60,14 +60,8 @@ def draw_parts(
     """Candidate, novel and pre-training classes of a source, disjoint; None where there are none.
 
     The pre-training classes are drawn first, so that experiments with different novel tasks can
-    share a first model.
-
-    Args:
-        source: classes and images.
-        novel: how many classes to draw as novel, or which; None for none.
-        candidates: how many to draw as candidates; None takes all that are left.
-        pretraining: how many to draw to train a first model on.
-        seed: seed of the draws.
+    share a first model. `novel` says how many classes are novel, or which; without `candidates`
+    all that are left are candidates.
 
     Example:
         >>> import torch
@@ -103,11 +97,7 @@ def draw_novel(
 ) -> list[int]:
     """Novel classes of a source: these, or so many at random.
 
-    Args:
-        source: classes and images.
-        classes: how many, or which.
-        seed: seed of the draw.
-        among: draw among these classes, or among the first so many; None is all.
+    They are drawn among the classes `among`, or among the first so many; None is all.
 
     Example:
         >>> import torch

@@ -86,44 +86,16 @@ class GlyphSource(ImageSource):
 
 
 class GlyphSplits(NamedTuple):
-    """The three disjoint sets of classes of an experiment.
-
-    Attributes:
-        candidates: the pool to select from.
-        novel: the task the selection is for.
-        pretraining: classes, all expanded, to train the first representation on.
-    """
+    """The three disjoint sets of classes of an experiment; those for pre-training are expanded."""
 
     candidates: ClassPool
     novel: NovelTask
     pretraining: ClassPool
 
 
-def glyph_codes(group: str | None = None) -> list[int]:
-    """Code points of all glyph classes, or of those in one group.
-
-    Example:
-        >>> [chr(code) for code in glyph_codes("Latin")][:5]
-        ['A', 'B', 'C', 'D', 'E']
-    """
-    codes = bank().codes.tolist()
-    if group is None:
-        return codes
-    found = [code for code in codes if characters.group_of(code) == group]
-    if not found:
-        raise InputError(
-            f"Expected `group` to be one of {', '.join(glyph_groups())} but got {group!r}."
-        )
-    return found
-
-
-def glyph_groups() -> dict[str, int]:
-    """Names of the groups and how many classes each has, largest first."""
-    counts: dict[str, int] = {}
-    for code in bank().codes.tolist():
-        group = characters.group_of(code)
-        counts[group] = counts.get(group, 0) + 1
-    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+def glyph_codes() -> list[int]:
+    """Code points of all glyph classes."""
+    return bank().codes.tolist()
 
 
 def glyph_splits(

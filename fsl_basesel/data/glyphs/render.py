@@ -7,7 +7,7 @@ has the same bits on every machine, and it is several times faster on a CPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -42,11 +42,6 @@ class Style:
     faintest: float = 0.35
     noise: float = 0.6
 
-    def as_array(self) -> np.ndarray:
-        """The numbers in the order the kernel takes them."""
-        fields = (self.rotation, self.shear, self.smallest, self.shift, self.weight)
-        return np.array((*fields, self.faintest, self.noise), np.float32)
-
 
 def render(
     templates: np.ndarray,
@@ -72,7 +67,7 @@ def render(
         `[B, 1, size, size]` float32 in [0, 1]. Every image depends on its own key and item alone.
     """
     out = np.empty((len(classes), 1, size, size), np.float32)
-    numbers = style.as_array()
+    numbers = np.array(astuple(style), np.float32)
 
     def work(start: int, stop: int) -> None:
         piece = slice(start, stop)
