@@ -223,9 +223,7 @@ def _find(name: Any, size: int | None, download: bool) -> Backbone:
         )
     if rest and "/" not in kind:
         return _function(text, kind, rest, plain)
-    near = sorted(difflib.get_close_matches(text, VARIANTS, 5))
-    hint = f"; did you mean {near[0]}?" if near else "."
-    raise InputError(f"Expected a backbone as {', '.join(KINDS)} but got {text!r}{hint}")
+    raise _unknown(f"a backbone as {', '.join(KINDS)}", text, [DEFAULT])
 
 
 def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone:
@@ -234,7 +232,7 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
     try:
         known = models.get_model_weights(name)
     except ValueError:
-        raise _unknown("torchvision", name, models.list_models()) from None
+        raise _unknown("a network of torchvision", name, models.list_models()) from None
     is_file = weights.lower().endswith(_STATE_FILES)
     if weights and not is_file and weights not in (RANDOM, *known.__members__):
         raise InputError(
@@ -272,7 +270,7 @@ def _torchvision(text: str, name: str, weights: str, download: bool) -> Backbone
 def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
     timm = installed("timm", "timm")
     if not timm.is_model(name):
-        raise _unknown("timm", name, timm.list_models())
+        raise _unknown("a network of timm", name, timm.list_models())
     with fixed_random():
         module = timm.create_model(name, pretrained=False, num_classes=0)
     if weights and weights != RANDOM:
@@ -294,7 +292,7 @@ def _timm(text: str, name: str, weights: str, download: bool) -> Backbone:
 def _open_clip(text: str, name: str, weights: str, download: bool) -> Backbone:
     open_clip = installed("open_clip", "clip")
     if name not in open_clip.list_models():
-        raise _unknown("open_clip", name, open_clip.list_models())
+        raise _unknown("a network of open_clip", name, open_clip.list_models())
     tags = open_clip.list_pretrained_tags_by_model(name)
     if weights != RANDOM and weights not in tags and not os.path.isfile(weights):
         raise InputError(
@@ -368,10 +366,10 @@ _LIBRARIES: dict[str, Callable[[str, str, str, bool], Backbone]] = {
 }
 
 
-def _unknown(library: str, name: str, known: Sequence[str]) -> InputError:
+def _unknown(expected: str, name: str, known: Sequence[str]) -> InputError:
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else "."
-    return InputError(f"Expected a network of {library} but got {name!r}{hint}")
+    return InputError(f"Expected {expected} but got {name!r}{hint}")
 
 
 def _require(download: bool, text: str, where: str) -> None:

@@ -53,10 +53,8 @@ def feature_batches(
         batch_size: images of a batch.
         module: the network behind `extract`; it is in eval mode while `extract` runs.
         device: where `extract` runs.
-        precision: makes the context that `extract` runs in, such as autocast. A Trainer's
-            `precision_plugin.forward_context` fits.
-        convert: changes a batch of images before it goes to `device`, such as to another type. A
-            Trainer's `precision_plugin.convert_input` fits.
+        precision: makes the context that `extract` runs in, such as autocast.
+        convert: changes a batch of images before it goes to `device`, such as to another type.
         rank: number of this process.
         world: number of processes.
         done: numbers of batches to leave out.
@@ -87,35 +85,25 @@ def feature_batches(
         with evaluation_mode(None if threads else module), torch.no_grad(), precision():
             return extract(pictures.to(device, non_blocking=True)).flatten(1)
 
-    plan = _plan(images, batch_size, rank, world, done)
+    if batch_size < 1:
+        raise InputError(f"Expected `batch_size` to be at least 1 but got {batch_size}.")
+    every = np.arange(len(images))
+    parts = [every[start : start + batch_size] for start in range(0, len(every), batch_size)]
+    plan = [part for n, part in enumerate(parts) if n % world == rank and n not in done]
     batches: Iterator[tuple[np.ndarray, Tensor]]
     if threads:
         batches = _by_threads(images, run, plan, threads)
     else:
         # Without a generator of its own a loader would draw from the global one.
         settings = workers | {"sampler": plan, "generator": torch.Generator()}
-        loader = DataLoader(_Batches(images), None, collate_fn=_unchanged, **settings)
-        batches = ((positions, run(pictures)) for positions, pictures in loader)
+        loader = DataLoader(_Batches(images), None, **settings)
+        batches = ((positions.numpy(), run(pictures)) for positions, pictures in loader)
     total, seen = sum(map(len, plan)), 0
     report(title, seen, total)
     for positions, features in batches:
         yield positions, features
         seen += len(positions)
         report(title, seen, total)
-
-
-def _plan(
-    images: ImageSet, batch_size: int, rank: int, world: int, done: Container[int]
-) -> list[np.ndarray]:
-    """Positions of the images in each batch of a process."""
-    if batch_size < 1:
-        raise InputError(f"Expected `batch_size` to be at least 1 but got {batch_size}.")
-    count = -(-len(images) // batch_size)
-    return [
-        np.arange(number * batch_size, min((number + 1) * batch_size, len(images)))
-        for number in range(rank, count, world)
-        if number not in done
-    ]
 
 
 def _by_threads(
@@ -155,10 +143,6 @@ class _Batches(Dataset):
         return positions, self.images.batch(positions)[0]
 
 
-def _unchanged(batch: Any) -> Any:
-    return batch
-
-
 @contextmanager
 def evaluation_mode(module: nn.Module | None) -> Iterator[None]:
     """`module.eval()` for a while; afterwards every submodule has the mode it had."""
@@ -182,13 +166,8 @@ def summed_over_processes(
 ) -> Tensor:
     """Sum of `values` over all processes of `torch.distributed`, on `device`.
 
-    A process that got no batch gives None; it learns the number of columns and the type of the
-    numbers from the others.
-
-    Args:
-        values: `[rows, d]` float32 or float64.
-        rows: number of rows.
-        device: a device that the processes can exchange tensors on.
+    `values` is `[rows, d]`, float32 or float64. A process that got no batch gives None; it learns
+    the number of columns and the type of the numbers from the others.
     """
     shape = [0, 0] if values is None else [values.shape[1], int(values.dtype == torch.float64)]
     agreed = torch.tensor(shape, device=device)

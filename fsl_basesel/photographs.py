@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -90,15 +89,7 @@ def embed_texts(
 
 @dataclass(frozen=True)
 class EmbeddingEstimate:
-    """What an embedding will take.
-
-    Attributes:
-        images: images that are looked at.
-        cached: those of them whose features are in the cache already.
-        seconds: time for the others, as measured on some.
-        memory: bytes of the largest process.
-        disk: bytes of the cache.
-    """
+    """What an embedding will take: time for the images that are not cached, and bytes."""
 
     images: int
     cached: int
@@ -116,9 +107,7 @@ class EmbeddingJob:
         per_class: images of each class that are looked at, or all where a class has fewer; None is
             all. A `NovelTask` shows its support images.
         seed: seed of the draw of images, where the source does not have an order of its own.
-        size: see `load_backbone`.
-        normalize: see `load_backbone`.
-        download: see `load_backbone`.
+        size: see `load_backbone`, as for `normalize` and `download`.
         precision: "float32" or "bfloat16".
         device: "auto" is a GPU if there is one.
         batch_size: images of a batch; by default as fits the device.
@@ -161,8 +150,7 @@ class EmbeddingJob:
         workers = min(8, cores()) if workers is None else workers
         self.workers = integer(workers, "workers", 0, None, "")
         self.title = title
-        key = self._key() if cache else None
-        self._store = None if key is None else _Store(key, self._positions)
+        self._store = _Store(self._key() if cache else None, self._positions)
 
     def _key(self) -> str | None:
         if self.backbone.identity is None:
@@ -207,22 +195,23 @@ class EmbeddingJob:
         with together():
             met = torch.distributed.is_available() and torch.distributed.is_initialized()
             here = Rows.spread(0, None) if met else Rows.here(0)
-            stored = () if self._store is None else self._store.batches(here.rank, here.size)
-            for number, rows in stored:
+            for number, rows in self._store.batches(here.rank, here.size):
                 found[number] = reduce(self._positions(number), rows)
             for positions, rows in self._batches(here.rank, here.size, found):
                 number = int(positions[0]) // self.batch_size
                 found[number] = reduce(positions, rows)
-                if self._store is not None:
-                    self._store.add(number, rows)
-            if self._store is not None:
-                self._store.flush()
+                self._store.add(number, rows)
+            self._store.flush()
             return {n: part for process in here.gather(found) for n, part in process.items()}
 
     def _batches(
         self, rank: int, world: int, done: Container[int]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         module, extract = self.backbone.for_inference(self.device)
+        if self.device.type == "cpu":
+            parallel = {"threads": max(1, self.workers)}
+        else:
+            parallel = {"num_workers": self.workers, "pin_memory": self.device.type == "cuda"}
         batches = feature_batches(
             self.images,
             extract,
@@ -235,7 +224,7 @@ class EmbeddingJob:
             world=world,
             done=done,
             title=self.title,
-            **self._parallel(),
+            **parallel,
         )
         with evaluation_mode(module):
             for positions, features in batches:
@@ -249,11 +238,6 @@ class EmbeddingJob:
                     )
                 yield positions, rows
 
-    def _parallel(self) -> dict[str, Any]:
-        if self.device.type == "cpu":
-            return {"threads": max(1, self.workers)}
-        return {"num_workers": self.workers, "pin_memory": self.device.type == "cuda"}
-
     def _convert(self, images: Tensor) -> Tensor:
         if not self._ready:
             images = self.backbone.preprocessing.of_images(images)
@@ -266,7 +250,7 @@ class EmbeddingJob:
 
     def estimate(self) -> EmbeddingEstimate:
         """How long it will take and what it needs, by trying some images."""
-        cached = 0 if self._store is None else sum(len(rows) for _, rows in self._store.batches())
+        cached = sum(len(rows) for _, rows in self._store.batches())
         count, busy = len(self.images), max(1, min(self.workers, cores()))
         tried = self._positions(0)[:8]
         module, extract = self.backbone.for_inference(self.device)
@@ -293,29 +277,28 @@ class EmbeddingJob:
             cached=cached,
             seconds=(count - cached) * each / int(os.environ.get("WORLD_SIZE", "1")),
             memory=used + 2 * busy * self.batch_size * image + 8 * width * len(self.names),
-            disk=4 * width * count if self._store is not None else 0,
+            disk=4 * width * count if self._store.works else 0,
         )
 
 
 class _Store:
     """Features of batches in the cache folder, in files that are written whole and never changed.
 
-    Args:
-        key: what they are features of.
-        positions: which images a batch has.
+    `key` says what they are features of (None: they are not kept), `positions` which images a
+    batch has.
     """
 
-    def __init__(self, key: str, positions: Callable[[int], np.ndarray]) -> None:
-        self._folder = cache_folder() / "embeddings" / key
+    def __init__(self, key: str | None, positions: Callable[[int], np.ndarray]) -> None:
+        self._folder = cache_folder() / "embeddings" / str(key)
         self._positions = positions
         self._waiting: dict[int, np.ndarray] = {}
         self._flushed = time.monotonic()
-        self._works = True
+        self.works = key is not None
 
     def batches(self, rank: int = 0, world: int = 1) -> Iterator[tuple[int, np.ndarray]]:
         """Every batch of this process that is there."""
         seen: set[int] = set()
-        for path in self._files():
+        for path in sorted(self._folder.glob("[0-9]*.npz")):
             try:
                 with np.load(path, allow_pickle=False) as file:
                     numbers, rows = file["numbers"].tolist(), file["rows"]
@@ -329,28 +312,26 @@ class _Store:
                         seen.add(number)
                         yield number, part
 
-    def _files(self) -> list[Path]:
-        return sorted(self._folder.glob("[0-9]*.npz"))
-
     def add(self, number: int, rows: np.ndarray) -> None:
         """Keep the features of a batch."""
-        self._waiting[number] = rows
+        if self.works:
+            self._waiting[number] = rows
         late = time.monotonic() - self._flushed > FLUSH_SECONDS
         if late or sum(map(len, self._waiting.values())) >= FLUSH_IMAGES:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits; without a disk that can be written the features are not kept."""
-        numbers = sorted(self._waiting)
-        rows = [self._waiting.pop(number) for number in numbers]
         self._flushed = time.monotonic()
-        if not numbers or not self._works:
+        if not self._waiting:
             return
+        numbers = sorted(self._waiting)
+        rows = np.concatenate([self._waiting.pop(number) for number in numbers])
         path = self._folder / f"{numbers[0]:07d}-{numbers[-1]:07d}-{len(numbers)}.npz"
         try:
-            save_npz(path, _FORMAT, numbers=np.array(numbers), rows=np.concatenate(rows))
+            save_npz(path, _FORMAT, numbers=np.array(numbers), rows=rows)
         except OSError as error:
-            self._works = False
+            self.works = False
             warnings.warn(f"Features are not kept: {error}", stacklevel=2)
 
 
