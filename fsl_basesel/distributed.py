@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fsl_basesel.errors import InputError, ProcessError
-from fsl_basesel.parallel import ROWS
+from fsl_basesel.parallel import ROWS, blocks
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +41,6 @@ class Rows:
     """Which novel classes this process holds, and how sums over all of them are made.
 
     Attributes:
-        count: How many novel classes there are on all processes.
         start: The first one here; a multiple of `ROWS`.
         stop: The one after the last one here.
         rank: Number of this process.
@@ -49,7 +49,6 @@ class Rows:
         key: Says which problem this is, the same on all processes.
     """
 
-    count: int
     start: int
     stop: int
     rank: int = 0
@@ -60,36 +59,42 @@ class Rows:
     @classmethod
     def here(cls, count: int) -> Rows:
         """All rows on this process alone."""
-        return cls(count, 0, count)
+        return cls(0, count)
 
     @classmethod
     def spread(cls, count: int, group: ProcessGroup | None, key: str = "") -> Rows:
         """Equal numbers of whole blocks for every process; some have none where rows are few."""
-        rank, size = _place(group)
-        blocks = -(-count // ROWS)
-        start, stop = (min(count, ROWS * (blocks * at // size)) for at in (rank, rank + 1))
-        return cls(count, start, stop, rank, size, group, key)
+        if not (_dist().is_available() and _dist().is_initialized()):
+            raise InputError(
+                "Expected torch.distributed to be initialised before a problem is spread over "
+                "processes; call torch.distributed.init_process_group first, or start with "
+                "torchrun."
+            )
+        rank, size = _dist().get_rank(group), _dist().get_world_size(group)
+        whole = -(-count // ROWS)
+        start, stop = (min(count, ROWS * (whole * at // size)) for at in (rank, rank + 1))
+        return cls(start, stop, rank, size, group, key)
 
     @property
     def blocks(self) -> list[slice]:
         """The blocks of the rows here, as parts of an array with an entry for each of them."""
-        here = self.stop - self.start
-        return [slice(at, min(at + ROWS, here)) for at in range(0, here, ROWS)]
+        return [slice(*block) for block in blocks(self.stop - self.start, ROWS)]
 
     def sum(self, blocks: np.ndarray) -> np.ndarray:
         """The sum over all rows, given those of the blocks here, `[blocks, ...]`.
 
         Every process adds its blocks to the sum of those before it and hands it on.
         """
+        total = np.zeros(blocks.shape[1:])
         if self.size == 1:
-            return _added(None, blocks)
+            return reduce(np.add, blocks, total)
         import torch
 
         with _reporting(self):
-            message = torch.zeros(blocks.shape[1:], dtype=torch.float64, device=self._device())
+            message = torch.from_numpy(total).to(self._device())
             if self.rank > 0:
                 _dist().recv(message, group=self.group, group_src=self.rank - 1)
-            total = _added(message.cpu().numpy() if self.rank else None, blocks)
+            total = reduce(np.add, blocks, message.cpu().numpy())
             message = torch.tensor(total, device=message.device)  # a copy: it is written to
             if self.rank < self.size - 1:
                 _dist().send(message, group=self.group, group_dst=self.rank + 1)
@@ -118,28 +123,17 @@ class Rows:
         return values
 
     def agree(self, call: str, **details: object) -> None:
-        """Make sure that every process is about to do the same.
-
-        Args:
-            call: The call in words a user knows, for the message.
-            details: What has to be the same, printable.
+        """Make sure that every process is about to do the same: `call` with printable `details`.
 
         Raises:
             InputError: On all processes, if one of them is about to do something else.
         """
         if self.size == 1:
             return
-        import torch
-
-        text = repr((self.key, call, sorted(details.items())))
-        digest = hashlib.sha256(text.encode()).digest()
-        mine = torch.frombuffer(bytearray(digest), dtype=torch.uint8).to(self._device())
-        every = [torch.empty_like(mine) for _ in range(self.size)]
-        with _reporting(self):
-            _dist().all_gather(every, mine, group=self.group)
-        if any(not torch.equal(other, every[0]) for other in every):
-            told = self.gather((self.key, call, {k: repr(v) for k, v in details.items()}))
-            raise InputError(_difference(told))
+        shown = {name: repr(value) for name, value in details.items()}
+        digest = hashlib.sha256(repr((self.key, call, shown)).encode()).hexdigest()
+        if len(set(self.gather(digest))) > 1:
+            raise InputError(_difference(self.gather((call, shown))))
 
     def _device(self) -> torch.device:
         import torch
@@ -148,34 +142,21 @@ class Rows:
         return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
 
 
-def _added(total: np.ndarray | None, blocks: np.ndarray) -> np.ndarray:
-    for block in blocks:
-        total = block if total is None else total + block
-    return np.zeros(blocks.shape[1:]) if total is None else total
-
-
-def _difference(told: list[tuple[str, str, dict[str, str]]]) -> str:
+def _difference(told: list[tuple[str, dict[str, str]]]) -> str:
     """What differs between the processes, in words."""
-    _, call, details = told[0]
-    for rank, (_, other, others) in enumerate(told):
-        if other != call:
-            return _differs("call", call, other, rank)
-        for name in details | others:
-            ours, theirs = details.get(name, "none"), others.get(name, "none")
+    call, details = told[0]
+    for rank, (other, others) in enumerate(told):
+        pairs = {"call": (call, other)}
+        if other == call:
+            pairs = {f"{name} in {call}": (details[name], others[name]) for name in details}
+        for what, (ours, theirs) in pairs.items():
             if ours != theirs:
-                return _differs(f"{name} in {call}", ours, theirs, rank)
+                return (
+                    f"Expected the same {what} on every process but got {ours:.60} on rank 0 and "
+                    f"{theirs:.60} on rank {rank}; make the same calls everywhere."
+                )
     return (
         f"Expected {call} of the same problem on every process but they belong to different ones."
-    )
-
-
-def _differs(what: str, ours: str, theirs: str, rank: int) -> str:
-    def short(text: str) -> str:
-        return f"{text[:60]}..." if len(text) > 60 else text
-
-    return (
-        f"Expected the same {what} on every process but got {short(ours)} on rank 0 and "
-        f"{short(theirs)} on rank {rank}; make the same calls everywhere."
     )
 
 
@@ -211,22 +192,11 @@ def all_or_none(work: Callable[[], Result]) -> Result:
         result = work()
     except InputError as error:
         fault = str(error)
-    rank, size = _place(None)
-    faults = Rows(0, 0, 0, rank, size).gather(fault)
+    faults = Rows.spread(0, None).gather(fault)
     for at, text in enumerate(faults):
         if text:
             raise InputError(text if all(faults) else f"{text} (rank {at})")
     return result  # type: ignore[return-value]
-
-
-def _place(group: ProcessGroup | None) -> tuple[int, int]:
-    """Number of this process and how many there are."""
-    if not (_dist().is_available() and _dist().is_initialized()):
-        raise InputError(
-            "Expected torch.distributed to be initialised before a problem is spread over "
-            "processes; call torch.distributed.init_process_group first, or start with torchrun."
-        )
-    return _dist().get_rank(group), _dist().get_world_size(group)
 
 
 def _dist() -> Any:
