@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import zlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -74,9 +73,6 @@ class Matrix:
     made_by: dict[str, str] = field(default_factory=dict)
     kept: dict[Hashable, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.by_candidate.flags.writeable = False
-
     @classmethod
     def of(
         cls,
@@ -104,23 +100,16 @@ class Matrix:
             self.kept[key] = make()
         return self.kept[key]
 
+    @cached_property
     def extent(self) -> tuple[float, float]:
         """The smallest and the largest similarity on any process."""
-
-        def find() -> tuple[float, float]:
-            here = self.by_candidate.min(initial=np.inf), self.by_candidate.max(initial=-np.inf)
-            lows, highs = zip(*self.rows.gather(here), strict=True)
-            return float(min(lows)), float(max(highs))
-
-        return self.once("extent", find)
+        here = self.by_candidate.min(initial=np.inf), self.by_candidate.max(initial=-np.inf)
+        lows, highs = zip(*self.rows.gather(here), strict=True)
+        return float(min(lows)), float(max(highs))
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: without what can be computed again."""
         return self.__dict__ | {"kept": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()
 
 
 class SelectionProblem:
@@ -167,6 +156,14 @@ class SelectionProblem:
             `include`, `groups`, `at_most` and `at_least`.
         weights: None, or `[|N|]` with a sum of 1.
         limits: What the algorithms need of budget, include and groups, None without any.
+        by_candidate: `[|B|, |N|]`, the similarities of a candidate side by side; the rows of this
+            process, which `rows` knows.
+        names: Of the candidates, `n_candidates` of them (|B|), those already selected included.
+        novel_names: Of the novel classes, `n_novel` of them (|N|), those on other processes
+            included.
+        centroids: Of candidates and novel classes, None if the problem was not made of them.
+        depth: How many entries of a row can count: k, but no more than there are candidates.
+        scale: What a sum of top-k sums over the rows is divided by.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.1, 0.6], [0.2, 0.8, 0.6]], m=2, k=1)
@@ -175,24 +172,6 @@ class SelectionProblem:
         >>> problem.gains([2]).round(2)
         array([0.15, 0.1 , -inf])
     """
-
-    matrix: Matrix
-    m: int
-    k: int
-    lam: float
-    selected: tuple[int, ...]
-    cost: np.ndarray | None
-    mu: float
-    floor: float
-    weights: np.ndarray | None
-    budget: float | None
-    exclude: tuple[int, ...]
-    include: tuple[int, ...]
-    groups: tuple[str | None, ...] | None
-    at_most: int | dict[str, int] | None
-    at_least: int | dict[str, int] | None
-    limits: Limits | None
-    _asked_m: int | None
 
     def __init__(
         self,
@@ -220,37 +199,37 @@ class SelectionProblem:
             if isinstance(similarity, Matrix)
             else Matrix.of(similarity, names, novel_names)
         )
-        base, novel = len(matrix.names), len(matrix.novel_names)
-        lowest, highest = matrix.extent()
-        chosen = checks.distinct_columns(selected, "selected", base)
-        without = checks.distinct_columns(exclude, "exclude", base)
-        free = base - len({*chosen, *without})
+        matrix.by_candidate.flags.writeable = False
+        self.matrix, self.by_candidate, self.rows = matrix, matrix.by_candidate, matrix.rows
+        self.names, self.novel_names = matrix.names, matrix.novel_names
+        self.centroids = matrix.centroids
+        self.n_candidates = base = len(self.names)
+        self.n_novel = novel = len(self.novel_names)
+        lowest, highest = matrix.extent
+        self.selected = checks.distinct_columns(selected, "selected", base)
+        self.exclude = checks.distinct_columns(exclude, "exclude", base)
+        self.include = checks.distinct_columns(include, "include", base)
+        self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
+        self.budget = None if budget is None else checks.non_negative(budget, "budget")
+        free = base - len({*self.selected, *self.exclude})
         if m is None and budget is not None and lam:
             raise InputError(
                 "Expected m with lam > 0 and a budget, as the diversity term is divided by it, but "
                 "got none; say how many classes there may be at most."
             )
-        asked, m = m, (100 if budget is None else free) if m is None else m
+        self._asked_m = 100 if m is None and budget is None else m
         most = free if budget is None else None
-        self.__dict__.update(
-            matrix=matrix,
-            _asked_m=m if budget is None else asked,
-            m=checks.integer(m, "m", 0, most, f"{free}, the candidates not yet selected,"),
-            k=checks.integer(k, "k", 1, None, ""),
-            lam=checks.non_negative(lam, "lam"),
-            selected=chosen,
-            cost=None if cost is None else checks.numbers(cost, "cost", base, what="candidate"),
-            mu=checks.non_negative(mu, "mu"),
-            floor=min(0.0, lowest) if floor is None else checks.floor_below(floor, lowest),
-            weights=None if weights is None else checks.shares(weights, novel),
-            budget=None if budget is None else checks.non_negative(budget, "budget"),
-            exclude=without,
-            include=checks.distinct_columns(include, "include", base),
-            groups=group_labels(groups, base),
-            at_most=group_numbers(at_most, "at_most", groups),
-            at_least=group_numbers(at_least, "at_least", groups),
-        )
-        self.__dict__["limits"] = Limits.of(self)
+        wanted = free if self._asked_m is None else self._asked_m
+        self.m = checks.integer(wanted, "m", 0, most, f"{free}, the candidates not yet selected,")
+        self.k = checks.integer(k, "k", 1, None, "")
+        self.depth, self.scale = min(self.k, base), novel * self.k
+        self.cost = None if cost is None else checks.numbers(cost, "cost", base, what="candidate")
+        self.floor = min(0.0, lowest) if floor is None else checks.floor_below(floor, lowest)
+        self.weights = None if weights is None else checks.shares(weights, novel)
+        self.groups = group_labels(groups, base)
+        self.at_most = group_numbers(at_most, "at_most", groups)
+        self.at_least = group_numbers(at_least, "at_least", groups)
+        self.limits = Limits.of(self)
         largest = max(abs(self.floor), abs(highest))
         checks.finite_sums(largest, novel * self.depth, "similarity")
         checks.finite_sums(self.lam * largest, base, "lam * similarity")
@@ -336,7 +315,9 @@ class SelectionProblem:
         rows = Rows.here(len(target))
         if spread is not False:
             group = None if spread is True else spread
-            rows = Rows.spread(len(target), group, _digest(base, target, base_names, target_names))
+            rows = Rows.spread(
+                len(target), group, _digest((base_names, target_names), base, target)
+            )
             rows.agree("SelectionProblem.from_centroids", candidates=base.shape, novel=target.shape)
         here = slice(rows.start, rows.stop)
         needed = len(base) * len(target[here]) * np.result_type(base, target).itemsize
@@ -362,10 +343,10 @@ class SelectionProblem:
         Args:
             group: A `torch.distributed` process group; by default all processes.
         """
-        key = _digest(zlib.crc32(self.by_candidate.data), self.names, self.novel_names)
+        key = _digest((self.names, self.novel_names), self.by_candidate)
         rows = Rows.spread(self.n_novel, group, key)
-        shown = {name: _listed(value) for name, value in self.settings().items()}
-        rows.agree("problem.shard", novel=self.n_novel, candidates=self.n_candidates, **shown)
+        sizes = {"novel": self.n_novel, "candidates": self.n_candidates}
+        rows.agree("problem.shard", **sizes, **self._printable())
         here = np.ascontiguousarray(self.by_candidate[:, rows.start : rows.stop])
         part = dataclasses.replace(self.matrix, by_candidate=here, rows=rows, kept={})
         return type(self)(part, **self.settings())
@@ -393,49 +374,13 @@ class SelectionProblem:
         return {name: getattr(self, name) for name in SETTINGS} | {"m": self._asked_m}
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"A problem cannot change; make another by replace({name}=...).")
+        if "limits" in self.__dict__:  # what is set last
+            raise AttributeError(f"A problem cannot change; make another by replace({name}=...).")
+        super().__setattr__(name, value)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """For pickle and copy: without what can be computed again."""
-        return {"matrix": self.matrix, "settings": self.settings()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["matrix"], **state["settings"])  # type: ignore[misc]
-
-    @property
-    def by_candidate(self) -> np.ndarray:
-        """`[|B|, |N|]`: the similarities of a candidate side by side; the rows of this process."""
-        return self.matrix.by_candidate
-
-    @property
-    def rows(self) -> Rows:
-        """Which novel classes are here, and how sums over all of them are made."""
-        return self.matrix.rows
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the candidates."""
-        return self.matrix.names
-
-    @property
-    def novel_names(self) -> tuple[str, ...]:
-        """Names of the novel classes, those on other processes included."""
-        return self.matrix.novel_names
-
-    @property
-    def centroids(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Centroids of the candidates and of the novel classes, if the problem was made of them."""
-        return self.matrix.centroids
-
-    @property
-    def n_candidates(self) -> int:
-        """|B|, the number of columns, those already selected included."""
-        return len(self.names)
-
-    @property
-    def n_novel(self) -> int:
-        """|N|, the number of rows, those on other processes included."""
-        return len(self.novel_names)
+        return partial(type(self), **self.settings()), (self.matrix,)
 
     @property
     def similarity_name(self) -> str:
@@ -443,16 +388,6 @@ class SelectionProblem:
         if self.centroids is None:
             return "matrix"
         return "function" if self.matrix.space is None else self.matrix.space.name
-
-    @property
-    def depth(self) -> int:
-        """How many entries of a row can count: k, but no more than there are candidates."""
-        return min(self.k, self.n_candidates)
-
-    @property
-    def scale(self) -> int:
-        """What a sum of top-k sums over the rows is divided by."""
-        return self.n_novel * self.k
 
     @property
     def similarity(self) -> np.ndarray | torch.Tensor:
@@ -489,7 +424,7 @@ class SelectionProblem:
     def row_weights(self) -> np.ndarray:
         """What each novel class here counts, 1 in the mean over all."""
         if self.weights is None:
-            return self.matrix.once("ones", lambda: np.ones(self.by_candidate.shape[1]))
+            return np.ones(self.by_candidate.shape[1])
         return self.weights[self.rows.start : self.rows.stop] * self.n_novel
 
     @property
@@ -507,12 +442,8 @@ class SelectionProblem:
             pieces = map_blocks(work, self.n_candidates, COLUMN_BLOCK)
             return self.rows.sum(np.concatenate(pieces, axis=1)) / self.n_novel
 
-        return self.matrix.once(("means", self._weighting), means)
-
-    @property
-    def _weighting(self) -> bytes | None:
-        """What tells weights apart from others."""
-        return None if self.weights is None else self.weights.tobytes()
+        weighting = None if self.weights is None else self.weights.tobytes()
+        return self.matrix.once(("means", weighting), means)
 
     @cached_property
     def modular(self) -> np.ndarray:
@@ -547,17 +478,14 @@ class SelectionProblem:
 
     def value_from(self, value: np.ndarray, members: np.ndarray) -> float:
         """h from a top-k state of `members` (see `fsl_basesel.topk`), B_s included."""
-        top = self.mean_over_rows(value[:, : self.depth].sum(axis=1)) / self.k
+        per_row = self.row_weights * value[:, : self.depth].sum(axis=1)
+        top = self.rows.sum_of(per_row) / self.n_novel / self.k
         top += self.floor * (self.k - self.depth) / self.k  # entries no set of classes can fill
         return float(top - np.sort(self.modular[members]).sum())
 
     def state_of(self, members: np.ndarray, more: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The top-k state (see `fsl_basesel.topk`) of `members`, by `more` entries deeper."""
         return topk.state_of(self.by_candidate, members, self.depth + more, self.floor)
-
-    def mean_over_rows(self, per_row: np.ndarray) -> float:
-        """Weighted mean over all novel classes of a number each."""
-        return self.rows.sum_of(self.row_weights * per_row) / self.n_novel
 
     def gains(self, indices: Iterable[int]) -> Any:
         """h(u | U) for every column u, float64 `[|B|]`; -inf for columns that are already in."""
@@ -601,7 +529,7 @@ class SelectionProblem:
 
     def ratio_of(self, members: np.ndarray) -> np.ndarray:
         """`similarity_ratio` of base classes given as an array that includes B_s."""
-        if not len(members) or self.matrix.extent()[0] < 0:
+        if not len(members) or self.matrix.extent[0] < 0:
             return np.full(self.n_novel, np.nan)
         depth = min(self.k, len(members))
         value, _ = topk.state_of(self.by_candidate, members, depth, self.floor)
@@ -651,8 +579,12 @@ class SelectionProblem:
     def agree(self, call: str, **details: object) -> None:
         """Make sure that every process is about to do the same with the same settings."""
         if self.rows.size > 1:
-            shown = {name: _listed(value) for name, value in self.settings().items()}
-            self.rows.agree(call, **shown, **details)
+            self.rows.agree(call, **self._printable(), **details)
+
+    def _printable(self) -> dict[str, Any]:
+        """The settings; arrays as lists, which print in full."""
+        settings = self.settings().items()
+        return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in settings}
 
     def __repr__(self) -> str:
         return (
@@ -674,16 +606,9 @@ def _may_change(array: np.ndarray) -> bool:
     return False
 
 
-def _listed(values: Any) -> Any:
-    """An array or sequence as a list, which prints in full; anything else as it is."""
-    if hasattr(values, "tolist"):
-        return values.tolist()
-    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
-
-
-def _digest(*parts: Any) -> str:
-    """A short text that differs where the parts differ."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+def _digest(names: object, *arrays: np.ndarray) -> str:
+    """A short text that differs where the names or the arrays differ."""
+    found = hashlib.sha256(repr(names).encode())
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).data.cast("B"))
     return found.hexdigest()[:16]
