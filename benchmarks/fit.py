@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 from timing import CLOCKS, Timing, main, write_csv
 
+import fsl_basesel
 from fsl_basesel.errors import InputError
 from fsl_basesel.parallel import thread_count
-from fsl_basesel.selection import library_version
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -260,7 +260,7 @@ def _timing(setting: str, name: str, seconds: list[float], clock: str = "wall") 
         high=float(high),
         rounds=len(seconds),
         device=f"{platform.machine()} {os.cpu_count()} cores, {thread_count()} threads",
-        version=library_version(),
+        version=fsl_basesel.__version__,
         clock=clock,
     )
 

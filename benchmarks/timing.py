@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+import fsl_basesel
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.parallel import thread_count
-from fsl_basesel.selection import library_version
 
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
@@ -86,7 +86,7 @@ def interleaved(
             high=float(np.quantile(taken, 0.8)),
             rounds=len(taken),
             device=f"{platform.machine()} {os.cpu_count()} cores, {thread_count()} threads",
-            version=library_version(),
+            version=fsl_basesel.__version__,
             clock=clock,
         )
         for name, taken in seconds.items()

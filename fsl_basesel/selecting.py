@@ -190,14 +190,6 @@ def _batched(
             for seed in seeds:
                 start = time.perf_counter()
                 choice = selector.round(problem, x, seeded(seed))
-                selection = Selection.of(
-                    problem,
-                    choice.indices,
-                    method=selector.name,
-                    settings=selector.settings(),
-                    seed=int(seed),
-                    backend=choice.backend,
-                    device=choice.device,
-                )
+                selection = selector.selection_of(problem, choice, seed)
                 seconds = share + time.perf_counter() - start
                 yield problem, dataclasses.replace(selection, seconds=seconds)

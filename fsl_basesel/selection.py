@@ -15,7 +15,6 @@ import numpy as np
 
 import fsl_basesel
 from fsl_basesel import topk
-from fsl_basesel.compiled import kernel
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_json, reading, write_text
@@ -26,12 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = "fsl-basesel selection 1"
-NEVER = 1 << 62  # more than any K
-
-
-def library_version() -> str:
-    """The installed version, or "unknown" when run from a folder that was never installed."""
-    return fsl_basesel.__version__
 
 
 @dataclass(frozen=True)
@@ -145,7 +138,6 @@ class Selection:
         method: str,
         settings: Mapping[str, object] | None = None,
         seed: int | None = None,
-        seconds: float = 0.0,
         upper_bound: float | None = None,
         nu: float | None = None,
         backend: str | None = None,
@@ -177,8 +169,8 @@ class Selection:
                 **(settings or {}),
             },
             seed=seed,
-            seconds=seconds,
-            version=library_version(),
+            seconds=0.0,
+            version=fsl_basesel.__version__,
             backend=backend,
             device=device,
             explanation=explain(problem, indices),
@@ -225,12 +217,8 @@ class Selection:
 
     def to_pandas(self) -> pandas.DataFrame:
         """`rows()` as a data frame; needs pandas."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise InputError(
-                "Expected pandas for to_pandas() but it is not installed; pip install pandas."
-            ) from error
+        import pandas
+
         columns = ["rank", "index", "name", "gain", "loss", "serves"]
         return pandas.DataFrame(self.rows(), columns=columns)
 
@@ -345,10 +333,11 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     start, added = np.array(problem.selected, np.int64), np.array(indices, np.int64)
     value, index = problem.state_of(start, more=1)
     local = np.empty((len(problem.rows.blocks), len(indices)))
-    for at, u in enumerate(indices):
+    for at in range(len(indices)):
         local[:, at : at + 1] = problem.excess(value[:, -2], added[at : at + 1])
-        topk.insert(problem.by_candidate, [u], value, index)
+        topk.insert(problem.by_candidate, added[at : at + 1], value, index)
     excess = problem.rows.sum(local)
+    adds_from = _adds_from(problem, added, excess)
     value, index = problem.rows.all(value), problem.rows.all(index)
     weight = problem.rows.all(problem.row_weights)
     every = np.arange(problem.n_candidates)
@@ -362,48 +351,24 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
             serves=tuple(problem.novel_names[n] for n in serves.get(u, ())),
             gain=float(gain / problem.scale - problem.modular[u]),
             loss=float(total[u] / problem.scale - problem.modular[u]),
-            adds_from=None if first == NEVER else int(first),
+            adds_from=int(first) if math.isfinite(first) else None,
         )
-        for u, gain, first in zip(indices, excess, _adds_from(problem, added, excess), strict=True)
+        for u, gain, first in zip(indices, excess, adds_from, strict=True)
     )
     return Explanation(chosen, _novel_rows(problem, indices, value, index))
 
 
 def _adds_from(problem: SelectionProblem, added: np.ndarray, excess: np.ndarray) -> np.ndarray:
-    """`ChosenClass.adds_from` of each class; `NEVER` where no K is large enough."""
-    firsts = np.full(len(added), problem.k)
-    if (excess == 0.0).any():
-        start = len(problem.selected)
-        base = np.concatenate([np.array(problem.selected, np.int64), added])
-        least = np.full(len(base), NEVER)
-        for n in np.flatnonzero(problem.row_weights > 0.0):
-            similarity = np.ascontiguousarray(problem.by_candidate[base, n])
-            falling = np.argsort(-similarity, kind="stable")
-            _least_k(similarity, falling, problem.floor, least)
-        least = np.min(problem.rows.gather(least), axis=0)[start:]
-        firsts[excess == 0.0] = least[excess == 0.0]
-    return firsts
-
-
-@kernel
-def _least_k(similarity: np.ndarray, falling: np.ndarray, floor: float, least: np.ndarray) -> None:
-    """Lower `least[i]` to 1 + how many before i are at least as similar, counted in a tree."""
-    count = len(similarity)
-    place = np.empty(count, np.int64)  # from 1; of equal ones the first stands first
-    for i in range(count):
-        place[falling[i]] = i + 1
-    tree = np.zeros(count + 1, np.int64)
-    for i in range(count):
-        if similarity[i] > floor:
-            k, at = 1, place[i]
-            while at > 0:
-                k += tree[at]
-                at -= at & -at
-            least[i] = min(least[i], k)
-        at = place[i]
-        while at <= count:
-            tree[at] += 1
-            at += at & -at
+    """`ChosenClass.adds_from` of each class; infinite where no K is large enough."""
+    start = len(problem.selected)
+    base = np.concatenate([np.array(problem.selected, np.int64), added])
+    similarity, counted = problem.by_candidate[base], problem.row_weights > 0.0
+    least = np.full(len(added), float(problem.k))
+    for at in np.flatnonzero(excess == 0.0):
+        own = similarity[start + at]
+        closer = (similarity[: start + at] >= own).sum(axis=0, dtype=np.float64)
+        least[at] = 1.0 + closer[counted & (own > problem.floor)].min(initial=np.inf)
+    return np.min(problem.rows.gather(least), axis=0)
 
 
 def _served_by(value: np.ndarray, index: np.ndarray, k: int) -> dict[int, list[int]]:

@@ -86,18 +86,22 @@ class Selector(ABC):
         problem.agree("select", method=self.name, options=self.settings(), seed=stated)
         self.require(problem)
         choice = self.choose(problem, rng)
-        selection = Selection.of(
+        selection = self.selection_of(problem, choice, source)
+        return dataclasses.replace(selection, seconds=time.perf_counter() - start)
+
+    def selection_of(self, problem: SelectionProblem, choice: Choice, seed: Seed) -> Selection:
+        """What was chosen, with its reasons and how it was made."""
+        return Selection.of(
             problem,
             choice.indices,
             method=self.name,
             settings=self.settings(),
-            seed=None if isinstance(source, np.random.Generator) else int(source),
+            seed=None if isinstance(seed, np.random.Generator) else int(seed),
             upper_bound=choice.upper_bound,
             nu=choice.price,
             backend=choice.backend,
             device=choice.device,
         )
-        return dataclasses.replace(selection, seconds=time.perf_counter() - start)
 
     def require(self, problem: SelectionProblem) -> None:
         """Refuse a problem that the algorithm, or one inside it, cannot work on."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+import fsl_basesel
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_json, reading, write_text
-from fsl_basesel.selection import library_version
 from fsl_basesel.study.profile import Interval, ProfileRow
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def suggestion_of(
         profile=tuple(rows),
         resamples=resamples,
         seed=seed,
-        version=library_version(),
+        version=fsl_basesel.__version__,
     )
 
 

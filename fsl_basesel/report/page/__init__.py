@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+import fsl_basesel
 from fsl_basesel.controls import doubts
 from fsl_basesel.report import content as contents
 from fsl_basesel.report import figures
@@ -23,7 +24,7 @@ from fsl_basesel.report.page.deciding import deciding
 from fsl_basesel.report.paired import REFERENCE, points
 from fsl_basesel.report.run import Run, Stage
 from fsl_basesel.report.svg import svg
-from fsl_basesel.selection import Selection, library_version
+from fsl_basesel.selection import Selection
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -115,7 +116,7 @@ def _shown(content: Content) -> dict[str, Any]:
         "doubts": reasons,
         "deciding_json": htmlsafe_json_dumps(facts, dumps=_compact),
         "earlier": [] if last is None else _earlier(last),
-        "version": library_version(),
+        "version": fsl_basesel.__version__,
         "parts": PARTS,
         "panels": figures.all_panels(content, atlas.where),
         "map": content.map,
