@@ -67,23 +67,21 @@ class ClassCentroids:
     ) -> None:
         matrix = checks.matrix(values, "values", "classes", "dimensions")
         count = len(matrix)
-        fields: dict[str, Any] = {
-            "values": matrix,
-            "names": checks.class_names(names, count, "names", "class"),
-            "groups": None if groups is None else tuple(str(group) for group in groups),
-            "images": None
-            if images is None
-            else checks.numbers(images, "images", count, 0, whole=True),
-            "weights": None if weights is None else checks.numbers(weights, "weights", count, 0),
-            "made_by": dict(made_by or {}),
-        }
-        if groups is not None and len(fields["groups"]) != count:
+        if groups is not None and len(groups) != count:
             raise InputError(
                 f"Expected `groups` to have one entry for each of the {count} classes but got "
-                f"{len(fields['groups'])}."
+                f"{len(groups)}."
             )
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        if images is not None:
+            images = checks.numbers(images, "images", count, 0, whole=True)
+        self.__dict__.update(
+            values=matrix,
+            names=checks.class_names(names, count, "names", "class"),
+            groups=None if groups is None else tuple(str(group) for group in groups),
+            images=images,
+            weights=None if weights is None else checks.numbers(weights, "weights", count, 0),
+            made_by=dict(made_by or {}),
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -96,7 +94,6 @@ class ClassCentroids:
 def class_centroids(
     features: ArrayLike,
     labels: Sequence[int] | Sequence[str] | np.ndarray,
-    n_classes: int | None = None,
     *,
     normalize: bool = False,
     limit: int | None = None,
@@ -106,7 +103,6 @@ def class_centroids(
     Args:
         features: `[n, d]`, one row per image.
         labels: `[n]`, class of each image: integers of at least 0, with or without gaps, or names.
-        n_classes: How many classes there are, if labels are to be exactly 0 to `n_classes - 1`.
         normalize: Scale the features of every image to length one first.
         limit: Use only the first so many images of each class; None uses all.
 
@@ -120,10 +116,17 @@ def class_centroids(
                [2., 0.]])
     """
     matrix = checks.matrix(features, "features", "images", "dimensions")
-    classes = _class_numbers(labels, len(matrix), n_classes)
+    given = np.asarray(labels)
+    if given.shape != (len(matrix),) or given.dtype.kind not in "iuUT":
+        raise InputError(
+            f"Expected `labels` to be {len(matrix)} integers or names, one for each row of "
+            f"`features`, but got {given.dtype} of shape {given.shape}."
+        )
+    if given.dtype.kind == "i" and given.min() < 0:
+        raise InputError(f"Expected `labels` of at least 0 but got {given.min()}.")
     if limit is not None:
         checks.integer(limit, "limit", 1, None, "")
-    images = np.bincount(classes)
+    classes, images = np.unique(given, return_inverse=True, return_counts=True)[1:]
     order = np.argsort(classes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(images)[:-1]])
     centroids = np.empty((len(images), matrix.shape[1]))
@@ -134,36 +137,6 @@ def class_centroids(
             rows = unit_rows(rows, "features", [f"of image {image}" for image in members])
         centroids[label] = rows.mean(axis=0, dtype=np.float64)
     return centroids
-
-
-def _class_numbers(labels: Any, count: int, n_classes: int | None) -> np.ndarray:
-    """The class of each image as a number from 0, without gaps."""
-    given = np.asarray(labels)
-    if given.shape != (count,) or given.dtype.kind not in "iuUT":
-        raise InputError(
-            f"Expected `labels` to be {count} integers or names, one for each row of `features`, "
-            f"but got {given.dtype} of shape {given.shape}."
-        )
-    whole = given.dtype.kind in "iu"
-    if n_classes is None:
-        if whole and given.min() < 0:
-            raise InputError(f"Expected `labels` of at least 0 but got {given.min()}.")
-        return np.unique(given, return_inverse=True)[1]
-    last = checks.integer(n_classes, "n_classes", 1, None, "") - 1
-    if not whole:
-        raise InputError("Expected `labels` to be integers with `n_classes` but got names.")
-    if given.min() < 0 or given.max() > last:
-        raise InputError(
-            f"Expected `labels` between 0 and {last} but got values from {given.min()} to "
-            f"{given.max()}."
-        )
-    missing = np.flatnonzero(np.bincount(given, minlength=last + 1) == 0)
-    if len(missing):
-        raise InputError(
-            f"Expected at least one image of every class but class {missing[0]} has none; leave "
-            "`n_classes` out to skip empty classes."
-        )
-    return given
 
 
 def unit_rows(
@@ -203,22 +176,18 @@ class Space:
     matrix: np.ndarray | None = None
     scale: float = 0.0
 
-    def candidates(self, rows: np.ndarray, names: Sequence[str], offset: int = 0) -> np.ndarray:
-        """Candidates at unit length; `names` and `offset` are for error messages."""
-        return self._unit(rows, self.centre, "candidates", names, offset)
-
-    def novel(self, rows: np.ndarray, names: Sequence[str]) -> np.ndarray:
-        """Novel classes at unit length."""
-        return self._unit(rows, self.novel_centre, "novel", names, 0)
-
-    def _unit(
-        self,
-        rows: np.ndarray,
-        centre: np.ndarray | None,
-        argument: str,
-        names: Sequence[str],
-        offset: int,
+    def unit(
+        self, rows: np.ndarray, argument: str, names: Sequence[str], offset: int = 0
     ) -> np.ndarray:
+        """Centroids there, at unit length.
+
+        Args:
+            rows: `[n, d]` centroids.
+            argument: Which ones, "candidates" or "novel".
+            names: Of their classes, for error messages.
+            offset: Of the first one among all, for error messages.
+        """
+        centre = self.centre if argument == "candidates" else self.novel_centre
         if centre is None:
             return unit_rows(rows, argument, names, offset)
         moved = rows - centre
@@ -273,22 +242,6 @@ def space_of(
         raise InputError(f"Expected `centre` of {', '.join(CENTRES)} but got {centre!r}.")
     if name == "cosine":
         return Space(name)
-    _require_spread(name, candidates)
-    own = candidates.mean(axis=0, dtype=np.float64)
-    theirs = novel.mean(axis=0, dtype=np.float64) if centre == "each" else own
-    if centre == "each" and len(novel) < 2:
-        raise InputError(
-            "Expected at least 2 novel classes for centre='each', which subtracts their mean, but "
-            f"got {len(novel)}; use centre='candidates'."
-        )
-    scale = float(max(np.abs(candidates).max(), np.abs(novel).max()))
-    if name == "centred":
-        return Space(name, own, theirs, None, scale)
-    matrix = _whitening(candidates, own, _share(shrinkage))
-    return Space(name, own, theirs, matrix, scale)
-
-
-def _require_spread(name: str, candidates: np.ndarray) -> None:
     count, dimensions = candidates.shape
     if count < 3 or dimensions < 2:
         raise InputError(
@@ -302,16 +255,22 @@ def _require_spread(name: str, candidates: np.ndarray) -> None:
             f"Expected candidates that differ for similarity {name!r} but all {count} centroids "
             "are equal; check the features."
         )
-
-
-def _share(shrinkage: float) -> float:
-    if not 0 < shrinkage <= 1:
-        raise InputError(f"Expected `shrinkage` above 0 and at most 1 but got {shrinkage!r}.")
-    return float(shrinkage)
+    own = candidates.mean(axis=0, dtype=np.float64)
+    theirs = novel.mean(axis=0, dtype=np.float64) if centre == "each" else own
+    if centre == "each" and len(novel) < 2:
+        raise InputError(
+            "Expected at least 2 novel classes for centre='each', which subtracts their mean, but "
+            f"got {len(novel)}; use centre='candidates'."
+        )
+    scale = float(max(np.abs(candidates).max(), np.abs(novel).max()))
+    matrix = _whitening(candidates, own, shrinkage) if name == "whitened" else None
+    return Space(name, own, theirs, matrix, scale)
 
 
 def _whitening(candidates: np.ndarray, centre: np.ndarray, shrinkage: float) -> np.ndarray:
     """Upper triangular W with `W W^T` the inverse of the shrunk covariance, `[d, d]` float64."""
+    if not 0 < shrinkage <= 1:
+        raise InputError(f"Expected `shrinkage` above 0 and at most 1 but got {shrinkage!r}.")
     from scipy.linalg import solve_triangular  # loaded before its BLAS is told to use one thread
 
     dimensions = candidates.shape[1]
@@ -365,62 +324,43 @@ def similarity_columns(
     different vector units differ. In float64 those bits stay, and equal centroids may differ in
     them too.
     """
-    dtype = np.result_type(candidates, novel)
-    columns = np.empty((len(candidates), len(novel)), dtype)
-    if not isinstance(similarity, Space):
-        _check_orientation(similarity, candidates, novel)
-    elif similarity.name == "cosine":
-        target = similarity.novel(novel, novel_names)
-    else:
-        with one_blas_thread():
-            target = similarity.novel(novel, novel_names)
+    columns = np.empty((len(candidates), len(novel)), np.result_type(candidates, novel))
+    if isinstance(similarity, Space):
+        _fill(columns, candidates, novel, names, novel_names, similarity)
+        return columns
+    # Blocks of unequal size first, so that |N| = |B| does not hide a transposed result.
+    few = candidates[:3]
+    _checked(similarity, few, novel[: 2 if len(few) != 2 else 1])
     for start, stop in blocks(len(candidates), BLOCK):
         report("similarities", start, len(candidates))
-        block = candidates[start:stop]
-        if not isinstance(similarity, Space):
-            columns[start:stop] = _checked(similarity, block, novel).T
-        elif similarity.name == "cosine":
-            unit = similarity.candidates(block, names[start:stop], start)
-            _multiply(unit, target, columns[start:stop])
-        else:
-            with one_blas_thread():
-                _fill(columns[start:stop], block, target, names[start:stop], similarity, start)
-    report("similarities", len(candidates), len(candidates))
+        columns[start:stop] = _checked(similarity, candidates[start:stop], novel).T
     return columns
-
-
-def _multiply(unit: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
-    """Cosines of unit vectors, for blocks of novel classes that are the same on many processes.
-
-    A library's products of other shapes may differ in their last bits.
-    """
-    for start, stop in blocks(len(target), parallel.ROWS):
-        out[:, start:stop] = np.clip(unit @ target[start:stop].T, -1.0, 1.0)
 
 
 def _fill(
     columns: np.ndarray,
     candidates: np.ndarray,
-    target: np.ndarray,
+    novel: np.ndarray,
     names: Sequence[str],
+    novel_names: Sequence[str],
     space: Space,
-    offset: int,
 ) -> None:
-    """Similarities of a block of candidates; the same bits on every number of threads."""
-
     def work(start: int, stop: int) -> None:
-        unit = space.candidates(candidates[start:stop], names[start:stop], offset + start)
-        _multiply(unit, target, columns[start:stop])
+        report("similarities", start, len(candidates))
+        unit = space.unit(candidates[start:stop], "candidates", names[start:stop], start)
+        # Blocks of novel classes that are the same on many processes: a library's products of
+        # other shapes may differ in their last bits.
+        for first, last in blocks(len(target), parallel.ROWS):
+            columns[start:stop, first:last] = np.clip(unit @ target[first:last].T, -1.0, 1.0)
 
-    map_blocks(work, len(candidates), ROWS)
-
-
-def _check_orientation(
-    similarity: SimilarityFunction, candidates: np.ndarray, novel: np.ndarray
-) -> None:
-    """One call on blocks of unequal size, so that |N| = |B| does not hide a transposed result."""
-    few = candidates[:3]
-    _checked(similarity, few, novel[: 2 if len(few) != 2 else 1])
+    if space.centre is None:
+        target = space.unit(novel, "novel", novel_names)
+        for start, stop in blocks(len(candidates), BLOCK):
+            work(start, stop)
+    else:
+        with one_blas_thread():
+            target = space.unit(novel, "novel", novel_names)
+            map_blocks(work, len(candidates), ROWS)
 
 
 def _checked(similarity: SimilarityFunction, block: np.ndarray, novel: np.ndarray) -> np.ndarray:

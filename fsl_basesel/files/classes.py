@@ -125,7 +125,7 @@ def _to_classes(
             raise InputError(f"Expected {len(values)} labels but got {shape_of(labels)}")
         number, listed = _numbered(labels, listed)
         kept, number = np.unique(number, return_inverse=True)
-        values, images = class_centroids(values, number, len(kept)), np.bincount(number)
+        values, images = class_centroids(values, number), np.bincount(number)
     elif listed is not None and len(set(listed)) != len(values):
         raise InputError(
             f"Expected {len(values)} different names, one for each row of features, but got "

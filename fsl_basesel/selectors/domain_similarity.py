@@ -40,8 +40,8 @@ class DomainSimilarity(Selector):
             weighted *= problem.n_novel * problem.weights[:, None]
         centre = weighted.mean(axis=0, keepdims=True)
         with one_blas_thread():
-            direction = space.novel(centre, ["the mean of all novel classes"])[0]
-            unit = space.candidates(candidates[free], names)
+            direction = space.unit(centre, "novel", ["the mean of all novel classes"])[0]
+            unit = space.unit(candidates[free], "candidates", names)
         closeness = unit @ direction
         ranked = np.argsort(-closeness, kind="stable")
         return Choice(first_allowed(problem, free[ranked]))

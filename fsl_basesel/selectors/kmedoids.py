@@ -48,7 +48,7 @@ class KMedoids(Selector):
         free = problem.unselected
         names = [problem.names[u] for u in free]
         with one_blas_thread():
-            unit = space.candidates(problem.centroids[0][free], names)
+            unit = space.unit(problem.centroids[0][free], "candidates", names)
         distance = np.clip(1.0 - unit @ unit.T, 0.0, None)
         start = generator.permutation(len(free))[: problem.m].astype(np.uint64)
         # One thread: the parallel version's answer depends on how the work is cut up.

@@ -24,27 +24,22 @@ def test_centroids_are_class_means_in_float64() -> None:
     features = rng.random((50, 3), dtype=np.float32)
     labels = np.concatenate([np.arange(4), rng.integers(0, 4, 46)])
     expected = [features[labels == c].astype(np.float64).mean(0) for c in range(4)]
-    found = class_centroids(features, labels, n_classes=4)
+    found = class_centroids(features, labels)
     assert found.dtype == np.float64
     assert np.allclose(found, expected, rtol=1e-15)
 
 
 @pytest.mark.parametrize(
-    ("labels", "n_classes", "message"),
+    ("labels", "message"),
     [
-        ([0, 1], 2.0, "`n_classes` to be an integer but got 2.0"),
-        ([0, 1], "2", "`n_classes` to be an integer but got '2'"),
-        ([0, 2], 2, "`labels` between 0 and 1 but got values from 0 to 2"),
-        ([-1, 0], None, "`labels` of at least 0 but got -1"),
-        ([0, 0], 2, "class 1 has none"),
-        ([0.0, 1.0], None, "`labels` to be 2 integers or names"),
-        (["a", "b"], 2, "`labels` to be integers with `n_classes` but got names"),
-        ([0], None, "`labels` to be 2 integers"),
+        ([-1, 0], "`labels` of at least 0 but got -1"),
+        ([0.0, 1.0], "`labels` to be 2 integers or names"),
+        ([0], "`labels` to be 2 integers"),
     ],
 )
-def test_bad_labels_and_counts_are_refused(labels: Any, n_classes: Any, message: str) -> None:
+def test_bad_labels_are_refused(labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        class_centroids([[1.0], [2.0]], labels, n_classes)
+        class_centroids([[1.0], [2.0]], labels)
 
 
 def test_labels_may_have_gaps_or_be_names() -> None:
