@@ -491,7 +491,8 @@ class SelectionCallback(pl.Callback):
         if self.stage_state is not None:
             self._tell_epochs(trainer, pl_module, self.stage_state)
         self._unfinished = Unfinished(checkpoint, trainer.global_rank)
-        if any(value.dtype == torch.float64 for value in checkpoint["state_dict"].values()):
+        weights = checkpoint["state_dict"].values()
+        if any(getattr(value, "dtype", None) == torch.float64 for value in weights):
             # Lightning makes the model double only after it has rounded these weights to its own.
             trainer.precision_plugin.convert_module(pl_module)
             pl_module.load_state_dict(checkpoint["state_dict"], strict=pl_module.strict_loading)

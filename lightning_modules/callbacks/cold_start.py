@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.utilities.memory import recursive_detach
 from torch import Tensor
 
 from fsl_basesel.errors import InputError
@@ -85,11 +87,6 @@ class ColdStartSelection(SelectionCallback):
         """The run ends with the schedule."""
         return last_epoch(self.schedule, state)
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Check that this can work, and have the data module ask here before it makes a loader."""
-        super().setup(trainer, pl_module, stage)
-        self._initial = None
-
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """The first classes at random or by the extractor, then by the features of the model."""
         m = self.schedule.sizes[stage] - len(self.data.class_numbers)
@@ -112,11 +109,10 @@ class ColdStartSelection(SelectionCallback):
         super().on_train_start(trainer, pl_module)
         needed = not self.warm_start and len(self.schedule) > 1
         untrained = trainer.global_step == 0 and trainer.current_epoch == 0
-        if needed and untrained and self._fresh_state(pl_module, 0) is None:
-            self._initial = {
-                name: value.detach().to("cpu", copy=True)
-                for name, value in pl_module.state_dict().items()
-            }
+        if needed and untrained:
+            known = self._fresh_state(pl_module, 0) is not None
+            state = recursive_detach(dict(pl_module.state_dict()), to_cpu=True)
+            self._initial = None if known else copy.deepcopy(state)
 
     def _fresh_state(self, pl_module: pl.LightningModule, stage: int) -> dict[str, Tensor] | None:
         build = getattr(pl_module, "fresh_state", None)

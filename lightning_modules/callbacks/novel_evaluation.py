@@ -101,6 +101,7 @@ class NovelEvaluation(pl.Callback):
         self.results: list[NovelAccuracy] = []
         """The latest accuracies, one for each head."""
         self._due: Moment | None = None
+        self._selection: SelectionCallback | None = None
 
     @property
     def title(self) -> str:
@@ -125,18 +126,19 @@ class NovelEvaluation(pl.Callback):
         self._task(trainer)
         self.rows, self.results, self._due = [], [], None
         others = [one for one in callbacks_of(trainer) if one is not self]
+        mine = self.title, self.dirpath
         for other in others:
-            mine = self.title, self.dirpath
             if isinstance(other, NovelEvaluation) and (other.title, other.dirpath) == mine:
                 raise InputError(
                     f"Expected one NovelEvaluation for {self.title} in a folder, as both write "
                     f"novel_{self.title}.csv, but got two; give one of them a `dirpath`, or put "
                     "their heads together."
                 )
-        first = next((i for i, o in enumerate(others) if isinstance(o, SelectionCallback)), None)
-        if first is not None:
+        self._selection = next((one for one in others if isinstance(one, SelectionCallback)), None)
+        if self._selection is not None:
+            others.insert(others.index(self._selection), self)
             # A new list: Lightning is going through the old one.
-            trainer.callbacks = [*others[:first], self, *others[first:]]  # type: ignore[attr-defined]
+            trainer.callbacks = others  # type: ignore[attr-defined]
 
     def _task(self, trainer: pl.Trainer) -> NovelTask:
         novel = self.novel or getattr(getattr(trainer, "datamodule", None), "novel", None)
@@ -149,19 +151,15 @@ class NovelEvaluation(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate if this is the moment, before checkpoints are written."""
-        self._due = _moment(trainer)
-        if self.every == "epoch" or _run_ends(trainer):
-            due = True
-        else:
-            due = self.every == "stage" and _stage_ends(trainer)
-        if due:
+        self._due = self._moment(trainer)
+        if self.every == "epoch" or self._is_last_epoch(trainer):
             for name, value in self._evaluate(trainer, pl_module).items():
                 pl_module.log(name, value, on_step=False, on_epoch=True, sync_dist=True)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate a stage that turned out to be over only after its last epoch."""
         if self.every == "stage" and self._due is not None:
-            if _moment(trainer).stage > self._due.stage:
+            if self._moment(trainer).stage > self._due.stage:
                 self._log_now(trainer, pl_module)
             self._due = None
 
@@ -169,6 +167,22 @@ class NovelEvaluation(pl.Callback):
         """Evaluate a run that turned out to be over only after its last epoch."""
         if self._due is not None:
             self._log_now(trainer, pl_module)
+
+    def _moment(self, trainer: pl.Trainer) -> Moment:
+        state = None if self._selection is None else self._selection.stage_state
+        stage = 0 if state is None else state.stage
+        classes = len(getattr(getattr(trainer, "datamodule", None), "classes", ()))
+        return Moment(stage, trainer.current_epoch, trainer.global_step, classes)
+
+    def _is_last_epoch(self, trainer: pl.Trainer) -> bool:
+        """Whether this epoch ends the run, or a stage to evaluate, as far as is known by now."""
+        after, limit = trainer.current_epoch + 1, trainer.max_epochs
+        enough = limit is not None and 0 <= limit <= after
+        if enough or 0 <= trainer.max_steps <= trainer.global_step or trainer.should_stop:
+            return True
+        if self.every != "stage" or self._selection is None or self._selection.stage_state is None:
+            return False
+        return next_stage_is_due(self._selection.schedule, self._selection.stage_state, after)
 
     def _log_now(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         numbers = self._evaluate(trainer, pl_module)
@@ -181,10 +195,14 @@ class NovelEvaluation(pl.Callback):
         assert moment is not None
         trial = bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
         workers = getattr(getattr(trainer, "datamodule", None), "workers", {})
+        heads = self.heads
+        if heads is None:
+            papers: list[Head] = [NearestCentroid(), SoftmaxRegression()]
+            heads = [pl_module] if isinstance(pl_module, Head) else papers
         self.results = evaluate_novel(
             pl_module,
             self._task(trainer),
-            self._heads(pl_module),
+            heads,
             self.ways,
             self.shots,
             self.queries,
@@ -209,13 +227,6 @@ class NovelEvaluation(pl.Callback):
             numbers[f"novel/{result.head}_{self.title}_ci95"] = result.interval
         return numbers
 
-    def _heads(self, pl_module: pl.LightningModule) -> list[Head]:
-        if self.heads is not None:
-            return self.heads
-        return (
-            [pl_module] if isinstance(pl_module, Head) else [NearestCentroid(), SoftmaxRegression()]
-        )
-
     def state_dict(self) -> dict[str, Any]:
         """What was measured, and whether something still has to be."""
         return {"rows": self.rows, "due": None if self._due is None else list(self._due)}
@@ -228,11 +239,8 @@ class NovelEvaluation(pl.Callback):
 
 def row_of(moment: Moment, result: NovelAccuracy, seed: int) -> Row:
     """A line of the CSV file."""
-    return {
+    return moment._asdict() | {
         "stage": moment.stage + 1,
-        "epoch": moment.epoch,
-        "step": moment.step,
-        "base_classes": moment.base_classes,
         "head": result.head,
         "ways": result.ways,
         "shots": result.shots,
@@ -242,30 +250,3 @@ def row_of(moment: Moment, result: NovelAccuracy, seed: int) -> Row:
         "ci95": result.interval,
         "episode_accuracies": " ".join(f"{value:.6f}" for value in result.accuracies),
     }
-
-
-def _selection(trainer: pl.Trainer) -> SelectionCallback | None:
-    found = (one for one in callbacks_of(trainer) if isinstance(one, SelectionCallback))
-    return next(found, None)
-
-
-def _moment(trainer: pl.Trainer) -> Moment:
-    selection = _selection(trainer)
-    stage = 0 if selection is None or selection.stage_state is None else selection.stage_state.stage
-    classes = len(getattr(getattr(trainer, "datamodule", None), "classes", ()))
-    return Moment(stage, trainer.current_epoch, trainer.global_step, classes)
-
-
-def _run_ends(trainer: pl.Trainer) -> bool:
-    """Whether this epoch is the last, as far as the Trainer knows by now."""
-    limit = trainer.max_epochs
-    enough = limit is not None and 0 <= limit <= trainer.current_epoch + 1
-    return enough or 0 <= trainer.max_steps <= trainer.global_step or trainer.should_stop
-
-
-def _stage_ends(trainer: pl.Trainer) -> bool:
-    """Whether this epoch is the last of its stage, as far as the schedule knows by now."""
-    selection = _selection(trainer)
-    if selection is None or selection.stage_state is None:
-        return False
-    return next_stage_is_due(selection.schedule, selection.stage_state, trainer.current_epoch + 1)

@@ -302,6 +302,29 @@ def test_works_with_a_module_of_ones_own(tmp_path: Path) -> None:
     assert model.steps == 14 * 5  # the last stage's batches; the first stage's were 4
 
 
+class Stateful(PlainModule):
+    """It keeps something in its state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"version": 3}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        assert state == {"version": 3}
+
+
+def test_a_state_may_hold_more_than_tensors(tmp_path: Path) -> None:
+    for epochs in (2, 5):  # the second run resumes the first
+        data, model = tiny_data(), Stateful()
+        model.classify(model.encode(torch.zeros(2, 1, 8, 8)))
+        saver = pl.callbacks.ModelCheckpoint(tmp_path, save_last=True)
+        cold_start = tiny_cold_start(features="encode")
+        trainer = tiny_trainer(
+            tmp_path, cold_start, saver, max_epochs=epochs, limit_train_batches=1
+        )
+        trainer.fit(model, data, ckpt_path="last", weights_only=True)
+    assert len(data.classes) == 7
+
+
 def test_the_trainer_is_left_as_it_was(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, tiny_cold_start(), max_epochs=50, limit_train_batches=1)
     io = trainer.strategy.checkpoint_io
