@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 
 
@@ -30,20 +30,19 @@ class Schedule:
     @classmethod
     def of(cls, sizes: Sequence[int], epochs_per_stage: int | Sequence[int]) -> Schedule:
         """A schedule that has been checked; one number of epochs serves all stages."""
-        stages = _whole_numbers(sizes, "schedule")
-        if not stages or stages[0] < 1 or any(b <= a for a, b in pairwise(stages)):
+        stages = tuple(checks.integer(size, "schedule", 1, None, "") for size in sizes)
+        if not stages or any(b <= a for a, b in pairwise(stages)):
             raise InputError(
                 "Expected `schedule` to be rising numbers of classes, as in (6, 12, 25, 50, 100), "
                 f"but got {sizes!r}."
             )
-        if isinstance(epochs_per_stage, Sequence):
-            epochs = _whole_numbers(epochs_per_stage, "epochs_per_stage")
-        else:
-            epochs = _whole_numbers([epochs_per_stage], "epochs_per_stage") * len(stages)
-        if len(epochs) != len(stages) or min(epochs) < 1:
+        each = epochs_per_stage
+        each = each if isinstance(each, Sequence) else [each] * len(stages)
+        epochs = tuple(checks.integer(value, "epochs_per_stage", 1, None, "") for value in each)
+        if len(epochs) != len(stages):
             raise InputError(
-                "Expected `epochs_per_stage` to be at least 1, one number or one for each of the "
-                f"{len(stages)} stages, but got {epochs_per_stage!r}."
+                f"Expected `epochs_per_stage` to be one number or one for each of the "
+                f"{len(stages)} stages but got {epochs_per_stage!r}."
             )
         return cls(stages, epochs)
 
@@ -92,10 +91,3 @@ def last_epoch(schedule: Schedule, state: StageState) -> int:
     if state.over is not None and state.stage + 1 < len(schedule):
         ending = min(ending, state.over + 1)
     return ending + sum(schedule.epochs[state.stage + 1 :])
-
-
-def _whole_numbers(values: Sequence[Any], name: str) -> tuple[int, ...]:
-    try:
-        return tuple(operator.index(value) for value in values)
-    except TypeError:
-        raise InputError(f"Expected `{name}` to be whole numbers but got {values!r}.") from None

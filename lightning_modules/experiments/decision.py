@@ -32,21 +32,24 @@ class Decision:
         better: label that is expected to be better.
         than: label it is compared with.
         m: number of base classes.
-        missing: declared seeds that are not there in every data set.
-        pooled: difference of the means over data sets, by seed; None without a whole seed.
-        by_dataset: the difference within each data set, for information.
-        p: of the paired t-test of `pooled`, two-sided; NaN below two seeds.
+        gaps: `[seeds, data sets]` differences of accuracy, of seeds there in every data set.
+        missing: declared seeds that are not.
+        p: of the paired t-test of the means over data sets, two-sided; NaN below two seeds.
         adjusted: `p` after Holm's adjustment; NaN as long as one comparison has no `p`.
     """
 
     better: str
     than: str
     m: int
+    gaps: np.ndarray
     missing: int
-    pooled: Estimate | None
-    by_dataset: dict[str, Estimate]
     p: float
     adjusted: float
+
+    @property
+    def pooled(self) -> Estimate | None:
+        """The difference of the means over data sets; None without a whole seed."""
+        return estimate(self.gaps.mean(axis=1).tolist()) if len(self.gaps) else None
 
     @property
     def holds(self) -> bool:
@@ -60,41 +63,27 @@ def decisions(experiment: Experiment, results: Sequence[dict[str, Any]]) -> list
 
     A seed counts if both labels have it in every data set.
     """
-    declared = experiment.decide
+    declared, seeds = experiment.decide, experiment.all_seeds
     accuracy = {
         (row["label"], row["m"], row["domain"], row["seed"]): row["accuracy"]
         for row in results
         if (row["head"], row["shots"]) == (declared["head"], declared["shots"])
     }
+
+    def table(label: str, m: int) -> np.ndarray:
+        """Accuracies `[seeds, data sets]`, NaN where there is none yet."""
+        cells = [[(label, m, name, seed) for name in experiment.datasets] for seed in seeds]
+        return np.array([[accuracy.get(cell, np.nan) for cell in row] for row in cells])
+
     pairs = [(pair["better"], pair["than"], pair["m"]) for pair in declared["comparisons"]]
     tests = []
     for better, than, m in pairs:
-        ours, theirs = (
-            np.array(
-                [
-                    [accuracy.get((label, m, name, seed), np.nan) for name in experiment.datasets]
-                    for seed in experiment.all_seeds
-                ]
-            )
-            for label in (better, than)
-        )
-        gaps = ours - theirs
+        gaps = table(better, m) - table(than, m)
         tests.append(gaps[~np.isnan(gaps).any(axis=1)])
     values = [_p_value(gaps.mean(axis=1)) for gaps in tests]
     adjusted = [float("nan")] * len(pairs) if np.isnan(values).any() else holm(values)
     return [
-        Decision(
-            *pair,
-            missing=len(experiment.all_seeds) - len(gaps),
-            pooled=estimate(gaps.mean(axis=1).tolist()) if len(gaps) else None,
-            by_dataset={
-                dataset: estimate(gaps[:, at].tolist())
-                for at, dataset in enumerate(experiment.datasets)
-                if len(gaps)
-            },
-            p=value,
-            adjusted=after,
-        )
+        Decision(*pair, gaps, len(seeds) - len(gaps), value, after)
         for pair, gaps, value, after in zip(pairs, tests, values, adjusted, strict=True)
     ]
 
@@ -126,8 +115,8 @@ def markdown(experiment: Experiment, found: Sequence[Decision]) -> str:
     for one in found:
         adjusted = f"**{_shown(one.adjusted)}**" if one.holds else _shown(one.adjusted)
         cells = [str(one.m), one.better, one.than, points(one.pooled, sign=True), _shown(one.p)]
-        differences = [one.by_dataset.get(dataset) for dataset in experiment.datasets]
-        rows.append([*cells, adjusted, *(points(each, sign=True) for each in differences)])
+        by_dataset = [estimate(gaps.tolist()) if len(gaps) else None for gaps in one.gaps.T]
+        rows.append([*cells, adjusted, *(points(each, sign=True) for each in by_dataset)])
     total, missing = len(experiment.all_seeds), max(one.missing for one in found)
     if missing:
         told = f"{total - missing} of {total} seeds are complete: nothing is decided yet."
