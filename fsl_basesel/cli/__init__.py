@@ -24,7 +24,7 @@ COMMANDS = {
     "report": "one HTML page with the results of a run, and figures for papers",
     "reproduce": "run the experiments of the paper, on its data or on embedded data",
 }
-"""Commands and what they do; each is a module of this package with `add_arguments` and `run`."""
+"""Commands and what they do; each is a module here with `EXAMPLES`, `add_arguments` and `run`."""
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -48,6 +48,7 @@ class CommandParser(argparse.ArgumentParser):
         """Add the command's own arguments, then parse."""
         if self.module is not None:
             module, self.module = importlib.import_module(self.module), None
+            self.epilog = module.EXAMPLES
             module.add_arguments(self)
             self.set_defaults(run=module.run)
         return super().parse_known_args(args, namespace)
@@ -73,7 +74,7 @@ def build_parser() -> CommandParser:
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     for name, purpose in COMMANDS.items():
-        commands.add_parser(name, help=purpose, module=f"{__name__}.{name}")
+        commands.add_parser(name, help=purpose, description=purpose, module=f"{__name__}.{name}")
     return parser
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,23 +15,18 @@ if TYPE_CHECKING:
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selection import Selection
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   every method that applies:
     fsl-basesel compare pool.npz --novel task.npz -m 100 -k 3
   two of them, as a file for a plot:
     fsl-basesel compare pool.npz --novel task.npz --methods auto,paper --out a.csv
 
-"""
+{FILES}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.description = (
-        "Run several methods on the same problem and print value, share of the\n"
-        "proven bound, gap and time (of the choice alone)."
-    )
-    parser.epilog = EXAMPLES + FILES
     add_problem_arguments(parser)
     add = parser.add_argument_group("search").add_argument
     listed = f"some of {', '.join(fb.methods())} (all that apply)"
@@ -44,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, save."""
     from fsl_basesel.controls import controls, doubts
-    from fsl_basesel.files.writing import csv_text
     from fsl_basesel.selectors import selector_class
 
     out = output.check_out(args.out)
@@ -65,24 +58,20 @@ def run(args: argparse.Namespace) -> int:
     columns = ("method", "value", "upper_bound", "share_of_bound", "gap", "seconds")
     rows = [{name: getattr(one, name) for name in columns} for one in selections]
 
-    def text(format: str) -> str:
-        if format == "csv":
-            return csv_text(rows)
-        shared = ("m", "k", "lam", "mu", "n_candidates", "n_novel")
-        document = {
-            "problem": {name: getattr(problem, name) for name in shared}
-            | {"similarity": problem.similarity_name, "selected": list(problem.selected)},
-            "upper_bound": best.upper_bound,
-            "methods": [
-                row | {"indices": selection.indices, "names": selection.names}
-                for row, selection in zip(rows, selections, strict=True)
-            ],
-            "controls": [
-                {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
-                for one in found
-            ],
-        }
-        return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    shared = ("m", "k", "lam", "mu", "n_candidates", "n_novel")
+    document = {
+        "problem": {name: getattr(problem, name) for name in shared}
+        | {"similarity": problem.similarity_name, "selected": list(problem.selected)},
+        "upper_bound": best.upper_bound,
+        "methods": [
+            row | {"indices": selection.indices, "names": selection.names}
+            for row, selection in zip(rows, selections, strict=True)
+        ],
+        "controls": [
+            {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
+            for one in found
+        ],
+    }
 
     def table(console: PlainConsole) -> None:
         from fsl_basesel.cli import screen
@@ -91,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         screen.print_controls(console, best.value, best.upper_bound, found)
         output.note([*doubts(problem, best, found[0], inputs.trained), *defaults(args)])
 
-    output.deliver(args, out, text, table)
+    output.deliver(args, out, lambda format: output.as_text(format, rows, document), table)
     return 0
 
 

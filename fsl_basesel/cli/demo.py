@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a report. The images are made on the spot from fonts; nothing is downloaded. A\n"
         "second call goes on with what is there."
     )
-    parser.epilog = EXAMPLES
     add = parser.add_argument
     domain = (
         "novel characters at random (plain), of scripts that no candidate has (transfer), or "

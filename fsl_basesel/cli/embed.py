@@ -24,8 +24,6 @@ call is quick and one that was killed goes on."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.description = "Run a network over pictures and save the mean feature of each class."
-    parser.epilog = EXAMPLES
     parser.add_argument("candidates", metavar="FOLDER", help="folder of class folders")
     add_picture_arguments(parser)
     add = parser.add_argument_group("output").add_argument

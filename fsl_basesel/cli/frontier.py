@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selection import Selection
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   what do 100, 200, ... 800 labels buy, if every class needs 50?
     fsl-basesel frontier photos/pool --novel photos/task -k 1 \\
@@ -26,16 +25,11 @@ examples:
     fsl-basesel frontier pool.npz --novel task.npz -k 1 --ms 5,10,20,50,100 \\
       --figure frontier.png
 
-"""
+{FILES}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.description = (
-        "Choose within several budgets, or several numbers of classes, in one run:\n"
-        "value, proven bound, and what a further unit of the budget is worth at most."
-    )
-    parser.epilog = EXAMPLES + FILES
     add_problem_arguments(parser)
     curve = parser.add_argument_group("curve")
     limit = curve.add_mutually_exclusive_group(required=True).add_argument
@@ -62,6 +56,13 @@ def run(args: argparse.Namespace) -> int:
         problem = build_inputs(args).problem
     with output.working(f"Choosing {len(limits)} times"):
         rows = fb.frontier(problem, budgets, ms, args.method, args.seed)
+    columns = ("spent", "value", "upper_bound", "gap", "nu")
+    lines: list[dict[str, object]] = [
+        {"limit": limit, "classes": len(row.indices)}
+        | {name: getattr(row, name) for name in columns}
+        for limit, row in rows.items()
+    ]
+    named = [line | {"names": row.names} for line, row in zip(lines, rows.values(), strict=True)]
     title = "budget" if budgets else "number of classes"
     if figure is not None:
         with output.working("Drawing"):
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     output.deliver(
         args,
         out,
-        lambda format: as_text(rows, format),
+        lambda format: output.as_text(format, lines, {"rows": named}),
         lambda console: print_rows(console, problem, rows, "budget" if budgets else "m"),
         [] if figure is None else [f"Saved to {figure}"],
     )
@@ -100,23 +101,6 @@ def print_rows(
     console.print(table)
     if title == "budget":
         console.print("next unit: the most by which one more unit of the budget raises the bound")
-
-
-def as_text(rows: Mapping[float, Selection], format: str) -> str:
-    """The curve as CSV (a line per limit), or as JSON with the chosen classes."""
-    from fsl_basesel.files.writing import csv_text
-
-    columns = ("spent", "value", "upper_bound", "gap", "nu")
-    lines: list[dict[str, object]] = [
-        {"limit": limit, "classes": len(row.indices)}
-        | {name: getattr(row, name) for name in columns}
-        for limit, row in rows.items()
-    ]
-    if format == "csv":
-        return csv_text(lines)
-    for line, row in zip(lines, rows.values(), strict=True):
-        line["names"] = row.names
-    return json.dumps({"rows": lines}, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def draw(path: Path, rows: Mapping[float, Selection], title: str) -> None:

@@ -24,18 +24,20 @@ from fsl_basesel.files.array_files import (
 from fsl_basesel.files.classes import KEYS, named_in
 
 
-def read_names(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
-    """Positions in `names` of the classes that a file lists by name.
-
-    Reads a saved selection or a list of names (.json), a table with a column `name` (.csv), or one
-    name per line (.txt).
-    """
+def read_list(path: str | Path) -> Any:
+    """Names in a file: a saved selection or a list (.json), a column `name` (.csv), or lines."""
     file = check_file(Path(path), (".json", ".txt", ".csv"))
-    with named_in(file):
-        if file.suffix.lower() == ".csv":
-            return positions(_columns(file, KEYS["names"])[0], names)
-        entries = _read(file)
-        return positions(entries.get("names") if isinstance(entries, dict) else entries, names)
+    if file.suffix.lower() == ".csv":
+        return _columns(file, KEYS["names"])[0]
+    entries = _read(file)
+    return entries.get("names") if isinstance(entries, dict) else entries
+
+
+def read_names(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
+    """Positions in `names` of the classes that a file lists; see `read_list`."""
+    entries = read_list(path)
+    with named_in(Path(path)):
+        return positions(entries, names)
 
 
 def positions(entries: Any, names: Sequence[str]) -> tuple[int, ...]:
@@ -80,6 +82,11 @@ def by_name(values: Any, names: Sequence[str], key: str) -> list[Any]:
             f"'{missing[0]}' ({len(missing)} missing); add them"
         )
     return [values[name] for name in names]
+
+
+def read_numbers(path: str | Path, names: Sequence[str], key: str) -> np.ndarray:
+    """One number for each class; see `read_values`."""
+    return numbers(read_values(path, names, key), names, key)
 
 
 def numbers(values: Sequence[Any], names: Sequence[str], key: str) -> np.ndarray:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -136,6 +137,17 @@ def deliver(
     table(console)
     for line in written:
         console.print(line, style="dim", soft_wrap=True)
+
+
+def as_text(
+    format: str, rows: Iterable[Mapping[str, object]], document: Mapping[str, object]
+) -> str:
+    """The rows as CSV, or the document as JSON."""
+    from fsl_basesel.files.writing import csv_text
+
+    if format == "csv":
+        return csv_text(rows)
+    return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def note(lines: Iterable[str]) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from fsl_basesel.photographs import EmbeddingJob
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selection import Selection
@@ -27,6 +26,8 @@ input:
   any of them. See docs/cli.md."""
 
 DEFAULT_M, DEFAULT_K = 100, 3
+LIMITS_FORMAT = "fsl-basesel limits 1"
+LIMITS = ("at_least", "at_most", "budget", "classes", "cost", "exclude", "groups", "include", "m")
 
 
 def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,13 +110,15 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
 class Inputs:
     """A problem, and where it came from; with a matrix of similarities there are no centroids.
 
-    `pictures` has the embeddings of folders among the inputs, by "candidates" and "novel".
+    `pictures` has the embeddings of folders among the inputs, by "candidates" and "novel", and
+    `page_classes` the names that a page chose (`classes` of `--limits`).
     """
 
     problem: SelectionProblem
     candidates: ClassCentroids | None = None
     novel: ClassCentroids | None = None
-    pictures: dict[str, EmbeddingJob] | None = None
+    pictures: dict[str, EmbeddingJob] = field(default_factory=dict)
+    page_classes: Sequence[str] = ()
 
     @property
     def groups(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
@@ -126,7 +129,7 @@ class Inputs:
     @property
     def trained(self) -> bool:
         """False if a network with random weights made the features."""
-        return all(job.backbone.trained for job in (self.pictures or {}).values())
+        return all(job.backbone.trained for job in self.pictures.values())
 
 
 def picture_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -134,7 +137,7 @@ def picture_options(args: argparse.Namespace) -> dict[str, Any]:
     names = ("per_class", "size", "normalize", "device", "precision", "workers")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     skip = {"on_corrupt": "skip"} if args.skip_damaged else {}
-    return {**given, **skip, "download": args.download, "seed": getattr(args, "seed", 0)}
+    return {**given, **skip, "download": args.download, "seed": args.seed}
 
 
 def embedding_jobs(args: argparse.Namespace) -> dict[str, EmbeddingJob]:
@@ -154,8 +157,7 @@ def embedding_jobs(args: argparse.Namespace) -> dict[str, EmbeddingJob]:
     options = picture_options(args)
     network = load_backbone(
         args.backbone or DEFAULT,
-        **{name: options.pop(name, None) for name in ("size", "normalize")},
-        download=options.pop("download"),
+        **{name: options.pop(name, None) for name in ("size", "normalize", "download")},
     )
     return {
         side: EmbeddingJob(path, network, title=f"images of {path}", **options)
@@ -181,33 +183,37 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
                 f"both; leave one out, or name a similarity: {', '.join(SIMILARITIES)}"
             )
         matrix = all_or_none(lambda: read_similarity(args.similarity))
-        settings = all_or_none(lambda: _settings(args, matrix.names, matrix.novel_names))
-        whole = SelectionProblem(
-            matrix.values, names=matrix.names, novel_names=matrix.novel_names, **settings
-        )
-        return Inputs(whole.shard() if launched() else whole)
+        named = {"names": matrix.names, "novel_names": matrix.novel_names}
+        settings, page_classes = all_or_none(lambda: _settings(args, **named))
+        problem = SelectionProblem(matrix.values, **named, **settings)
+        problem = problem.shard() if launched() else problem
+        return Inputs(problem, page_classes=page_classes)
     if args.candidates is None:
         raise InputError(
             "Expected a file or folder of CANDIDATES or --similarity FILE but got neither; name it "
             "first, as in: fsl-basesel select pool.npz --novel task.npz"
         )
     jobs = all_or_none(lambda: embedding_jobs(args))
-    candidates = all_or_none(lambda: _classes(args.candidates, jobs.get("candidates"), args))
+    job = jobs.get("candidates")
+    candidates = all_or_none(lambda: _classes(args.candidates, job, args))
     novel = None
     if args.novel is not None:
         novel = all_or_none(lambda: _classes(args.novel, jobs.get("novel"), args))
         _note_shared(candidates.names, novel.names)
-    names, novel_names = candidates.names, (novel or candidates).names
-    about = candidates, jobs.get("candidates")
+    novel_names = (novel or candidates).names
+    images = candidates.images if job is None else job.images.source.sizes
+    settings, page_classes = all_or_none(
+        lambda: _settings(args, candidates.names, novel_names, candidates.groups, images)
+    )
     problem = SelectionProblem.from_centroids(
         candidates,
         novel,
         similarity=args.similarity or "cosine",
         centre=args.centre,
         spread=launched(),
-        **all_or_none(lambda: _settings(args, names, novel_names, *about)),
+        **settings,
     )
-    return Inputs(problem, candidates, novel, jobs)
+    return Inputs(problem, candidates, novel, jobs, page_classes)
 
 
 def _classes(path: str, job: EmbeddingJob | None, args: argparse.Namespace) -> ClassCentroids:
@@ -223,12 +229,10 @@ def _classes(path: str, job: EmbeddingJob | None, args: argparse.Namespace) -> C
                 f"({reason}); leave --size out"
             ) from error
     if _is_names(path) and args.backbone:
-        from fsl_basesel.files.array_files import check_file
+        from fsl_basesel.cli.lists import read_list
         from fsl_basesel.photographs import embed_texts
 
-        text = check_file(Path(path), (".txt",)).read_text(encoding="utf-8-sig")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return embed_texts(lines, args.backbone, download=args.download)
+        return embed_texts(read_list(path), args.backbone, download=args.download)
     from fsl_basesel.files.classes import read_classes
 
     return read_classes(path)
@@ -246,10 +250,10 @@ def defaults(args: argparse.Namespace) -> list[str]:
 
 def _note_shared(candidates: tuple[str, ...], novel: tuple[str, ...]) -> None:
     """Say so if the task is in the pool: its classes would then serve themselves."""
-    known = set(candidates)
-    shared = [name for name in novel if name in known]
     # Files without names number their classes, and numbers that agree mean nothing.
-    if shared and not all(name.isdigit() for name in shared):
+    known = {name for name in candidates if not name.isdigit()}
+    shared = [name for name in novel if name in known]
+    if shared:
         warnings.warn(
             f"{len(shared)} of the {len(novel)} novel classes are candidates too (first: "
             f"'{shared[0]}'); leave them out of the pool unless they may be chosen",
@@ -261,14 +265,14 @@ def _settings(
     args: argparse.Namespace,
     names: tuple[str, ...],
     novel_names: tuple[str, ...],
-    candidates: ClassCentroids | None = None,
-    job: EmbeddingJob | None = None,
-) -> dict[str, Any]:
-    """Objective and limits as `SelectionProblem` takes them.
+    groups: tuple[str, ...] | None = None,
+    images: Sequence[int] | None = None,
+) -> tuple[dict[str, Any], Sequence[str]]:
+    """Objective and limits as `SelectionProblem` takes them, and the classes that a page chose.
 
-    Groups and numbers of images come from `candidates`, or from `job` if they are a folder.
+    `groups` and numbers of `images` are those that the candidates came with.
     """
-    from fsl_basesel.cli.lists import numbers, read_names, read_values
+    from fsl_basesel.cli.lists import read_names, read_numbers, read_values
 
     selected: list[int] = []
     for path in args.selected:
@@ -280,25 +284,30 @@ def _settings(
                 )
             selected.append(index)
     found = {} if args.limits is None else _limits_in(args.limits, names)
+    page_classes = found.pop("classes", ())
     given = {key: value for key, value in vars(args).items() if value is not None}
     numeric = ("m", "mu", "budget", "at_most", "at_least")
     found |= {key: given[key] for key in numeric if key in given}
     found |= {key: read_names(given[key], names) for key in ("exclude", "include") if key in given}
     if "weights" in given:
-        weights = read_values(args.weights, novel_names, "weight")
-        found["weights"] = numbers(weights, novel_names, "weight")
+        found["weights"] = read_numbers(args.weights, novel_names, "weight")
     if "groups" in given:
         found["groups"] = read_values(args.groups, names, "group")
-    elif "groups" not in found and candidates is not None and {"at_most", "at_least"} & set(found):
-        found["groups"] = candidates.groups
+    elif groups is not None and {"at_most", "at_least"} & set(found):
+        found.setdefault("groups", groups)
+    if "cost" in given:
+        found["cost"] = read_numbers(args.cost, names, "cost")
     if "images_per_class" in given:
-        found["cost"] = _missing_images(args.images_per_class, candidates, job)
-    elif "cost" in given:
-        found["cost"] = numbers(read_values(args.cost, names, "cost"), names, "cost")
+        if images is None:
+            raise InputError(
+                "Expected candidates with a number of images each (a folder, or a file with the "
+                "key `images`) for --images-per-class; give --cost instead"
+            )
+        found["cost"] = [max(0, args.images_per_class - count) for count in images]
     if "mu" in found and "cost" not in found:
         raise InputError("Expected --cost with --mu but got none; add --cost")
     k, lam = _k_and_lam(args)
-    return {"k": k, "lam": lam, "selected": selected, **found}
+    return {"k": k, "lam": lam, "selected": selected, **found}, page_classes
 
 
 def _k_and_lam(args: argparse.Namespace) -> tuple[int, float]:
@@ -313,30 +322,20 @@ def _k_and_lam(args: argparse.Namespace) -> tuple[int, float]:
     return DEFAULT_K if k is None else k, 0.0 if lam is None else lam
 
 
-LIMITS_FORMAT = "fsl-basesel limits 1"
-LIMITS = ("m", "budget", "at_most", "at_least", "cost", "exclude", "include", "groups")
-
-
-def _read_limits(path: str) -> dict[str, Any]:
+def _limits_in(path: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """The limits of a file, with numbers of classes in place of their names, and `classes`."""
+    from fsl_basesel.cli.lists import by_name, numbers, positions
+    from fsl_basesel.files.classes import named_in
     from fsl_basesel.files.writing import load_json
 
     limits = load_json(path, LIMITS_FORMAT, what=f"limits of the format {LIMITS_FORMAT!r}")
-    unknown = sorted(set(limits) - {*LIMITS, "classes"})
+    unknown = sorted(set(limits) - set(LIMITS))
     if unknown:
         raise InputError(
-            f"Expected {path} to hold some of {', '.join(sorted(LIMITS))} but got '{unknown[0]}'; "
-            "see docs/budgets.md"
+            f"Expected {path} to hold some of {', '.join(LIMITS)} but got '{unknown[0]}'; see "
+            "docs/budgets.md"
         )
-    return limits
-
-
-def _limits_in(path: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """The limits of a file, with numbers of classes in place of their names."""
-    from fsl_basesel.cli.lists import by_name, numbers, positions
-    from fsl_basesel.files.classes import named_in
-
-    limits = _read_limits(path)
-    found = {key: limits[key] for key in LIMITS if limits.get(key) not in (None, [])}
+    found = {key: value for key, value in limits.items() if value not in (None, [])}
     with named_in(path):
         for key in {"exclude", "include"} & set(found):
             found[key] = positions(found[key], names)
@@ -347,37 +346,18 @@ def _limits_in(path: str, names: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _missing_images(
-    count: int, candidates: ClassCentroids | None, job: EmbeddingJob | None
-) -> np.ndarray:
-    """How many images each class lacks to `count`."""
-    import numpy as np
-
-    there = None if candidates is None else candidates.images
-    if job is not None:
-        there = job.images.source.sizes
-    if there is None:
-        raise InputError(
-            "Expected candidates with a number of images each (a folder, or a file with the key "
-            "`images`) for --images-per-class; give --cost instead"
-        )
-    return np.maximum(0, count - np.asarray(there)).astype(np.float64)
-
-
-def improved_by_page(
-    args: argparse.Namespace, problem: SelectionProblem, selection: Selection
-) -> Selection:
-    """The selection, or the classes that the page chose (`classes` of `--limits`) if better."""
+def improved_by_page(inputs: Inputs, selection: Selection) -> Selection:
+    """The selection, or the classes that the page chose if they are better."""
     from fsl_basesel.cli.lists import positions
     from fsl_basesel.selection import Selection
 
-    classes = _read_limits(args.limits).get("classes") if args.limits else None
+    problem, classes = inputs.problem, inputs.page_classes
     if not classes:
         return selection
     try:
         other = Selection.of(problem, list(positions(classes, problem.names)), method="page")
     except InputError as error:
-        warnings.warn(f"the choice saved in {args.limits} is left out: {error}", stacklevel=2)
+        warnings.warn(f"the choice saved in --limits is left out: {error}", stacklevel=2)
         return selection
     if other.value <= selection.value:
         return selection

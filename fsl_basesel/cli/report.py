@@ -18,8 +18,6 @@ holds (docs/report.md); for what is absent it says what would produce it.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.description = "Make one self-contained HTML page with the results of a run."
-    parser.epilog = EXAMPLES
     parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a run")
     parser.add_argument("--out", metavar="FILE", help="where the page goes (RUN_DIR/report.html)")
     figures = "also write each figure there, as PNG and SVG"

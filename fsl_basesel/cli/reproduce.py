@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "command goes on where it was, experiments share rows, and two commands can work\n"
         "side by side."
     )
-    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="an experiment, or a YAML file")
     add("--list", action="store_true", help="list the experiments and leave")

@@ -126,21 +126,18 @@ def print_chosen(console: Console, selection: Selection, top: int, *, whole: boo
 def print_novel(console: Console, rows: Sequence[ServedClass]) -> None:
     """Every novel class with its nearest base classes and its Similarity Ratio."""
     before = any(row.ratio_before is not None for row in rows)
-    table = new_table()
-    table.add_column("novel class", style="cyan")
-    table.add_column("nearest base classes (similarity)")
-    if before:
-        table.add_column("ratio before", justify="right")
-    table.add_column("ratio after" if before else "similarity ratio", justify="right")
+    ratios = ["ratio before", "ratio after"] if before else ["similarity ratio"]
+    left = ("novel class", "nearest base classes (similarity)")
+    table = new_table(*left, *ratios, left=left)
     for row in rows:
         near = ", ".join(f"{name} ({value:.3f})" for name, value in row.neighbours)
-        ratios = [row.ratio_before, row.ratio_after] if before else [row.ratio_after]
-        cells = ["-" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
+        values = [row.ratio_before, row.ratio_after] if before else [row.ratio_after]
+        cells = ["-" if ratio is None else f"{ratio:.3f}" for ratio in values]
         table.add_row(Text(row.name), Text(near), *cells)
     console.print(table)
     if all(row.ratio_after is None for row in rows):
         words = "No similarity ratio: it says nothing about similarities below zero."
-        console.print(Text(words, style="dim"))
+        console.print(words, style="dim")
 
 
 def print_comparison(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fsl_basesel.selectors.base import Selector
 
 FORMATS = ("json", "csv", "txt")
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   10 classes of the folders in photos/pool for those in photos/task, with a page:
     fsl-basesel select photos/pool --novel photos/task -m 10 -k 1 --report chosen
@@ -43,15 +43,11 @@ examples:
   for another program:
     fsl-basesel select pool.npz --novel task.npz --format txt > chosen.txt
 
-"""
+{FILES}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.description = (
-        "Choose m base classes, say how good the choice provably is\nand why each was chosen."
-    )
-    parser.epilog = EXAMPLES + FILES
     add_problem_arguments(parser)
     add = parser.add_argument_group("search").add_argument
     listed = f"one of {', '.join(fb.methods())} (%(default)s)"
@@ -99,7 +95,7 @@ def _run(args: argparse.Namespace) -> int:
         # With pictures --device is for the network, whatever the method.
         device = args.device if selector.uses_device() or not inputs.pictures else "auto"
         selection = fb.select(problem, selector, args.seed, certify, device=device)
-        selection = improved_by_page(args, problem, selection)
+        selection = improved_by_page(inputs, selection)
     output.deliver(
         args,
         out if is_first() else None,
@@ -244,9 +240,8 @@ def write_report(
         record.save_classes(folder, 1, inputs.candidates, inputs.novel)
     if fits(inputs.problem):
         record.save_problem(folder, 1, inputs.problem)
-    pictures = inputs.pictures or {}
-    if "candidates" in pictures:
+    if "candidates" in inputs.pictures:
         pool = ClassPool(as_source(args.candidates, args.seed))
-        novel = ClassPool(as_source(args.novel, args.seed)) if "novel" in pictures else None
+        novel = ClassPool(as_source(args.novel, args.seed)) if "novel" in inputs.pictures else None
         record.save_pictures(folder, pool, novel)
     return output.save_page(folder)[0]

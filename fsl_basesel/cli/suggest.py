@@ -26,13 +26,14 @@ STUDY is a file of `fsl_basesel.study.Study.save`: similarities, random base set
 and the accuracy of every novel class on each of them. See docs/study.md."""
 
 
+LEGEND = """\
+R²: mean of the classes' regressions, beside what chance gives; unseen: of one
+regression for all classes, for base sets left out of it; λ: -β2/β1 of that
+regression."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.description = (
-        "Regress the accuracy of every novel class on its similarity to the nearest\n"
-        "(x1) and to all (x2) classes of random base sets, and suggest k and lam."
-    )
-    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("study", metavar="STUDY", help="the measurements (.npz)")
     ks = "values of K to compare (1,2,3,5,7,10,... to half a base set)"
@@ -85,21 +86,27 @@ def print_suggestion(screen: Console, suggestion: Suggestion) -> None:
         f"{suggestion.sets} base sets, {suggestion.novel} novel classes; accuracy = "
         "β1 x1 + β2 x2 + α"
     )
-    headings = "K,R²,chance,unseen,β1,β2,β2/β1,β1>0,lam,95 %,best"
-    table = new_table(*headings.split(","))
-    for row in suggestion.profile:
-        table.add_row(*_cells(row), style="bold" if row.k == suggestion.k else "")
+    heading, *rows = profile_table(suggestion)
+    table = new_table(*heading)
+    for row in rows:
+        table.add_row(*row, style="bold" if row[0] == str(suggestion.k) else "")
     screen.print(table)
-    screen.print(
-        "R²: mean of the classes' regressions, beside what chance gives; unseen: of one\n"
-        "regression for all classes, for base sets left out of it; lam: -β2/β1 of that\n"
-        "regression; best: share of resamples in which the K predicts best.\n",
-        style="dim",
-    )
-    for sentence in sentences(suggestion):
+    screen.print(f"{LEGEND}\n", style="dim")
+    for sentence in (*sentences(suggestion), *(f"note: {note}." for note in suggestion.notes)):
         screen.print(sentence)
-    for note in suggestion.notes:
-        screen.print(f"note: {note}.")
+
+
+def profile_table(suggestion: Suggestion) -> list[list[str]]:
+    """Headings, and a line for every K: what Figures 1 and 3 of the paper show, and lam."""
+    lines = ["K,R²,chance,unseen,β1 > 0,β2/β1,95 %,λ,95 %".split(",")]
+    for row in suggestion.profile:
+        cells = [_number(share, ".3f") for share in (row.r2, row.r2_chance, row.pooled_r2)]
+        cells.append(_number(row.positive, ".0%"))
+        for value, (low, high) in ((row.ratio, row.ratio_interval), (row.lam, row.lam_interval)):
+            known = not math.isnan(low)
+            cells += [_number(value), f"{low:.2f}..{high:.2f}" if known else "-"]
+        lines.append([str(row.k), *cells])
+    return lines
 
 
 def sentences(suggestion: Suggestion) -> list[str]:
@@ -115,25 +122,8 @@ def sentences(suggestion: Suggestion) -> list[str]:
     ]
 
 
-def _cells(row: ProfileRow) -> list[str]:
-    low, high = row.lam_interval
-    return [
-        str(row.k),
-        _number(row.r2, 3),
-        _number(row.r2_chance, 3),
-        _number(row.pooled_r2, 3),
-        _number(row.beta1),
-        _number(row.beta2),
-        _number(row.ratio),
-        "-" if math.isnan(row.positive) else f"{row.positive:.0%}",
-        _number(row.lam),
-        "-" if math.isnan(low) else f"{_number(low)}..{_number(high)}",
-        f"{row.chosen:.0%}",
-    ]
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+def _number(value: float, style: str = ".2f") -> str:
+    return "-" if math.isnan(value) else format(value, style)
 
 
 def _flat(row: ProfileRow | ClassRegression) -> dict[str, object]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fsl_basesel.cli.suggest import sentences
+from fsl_basesel.cli.suggest import LEGEND, profile_table, sentences
 from fsl_basesel.files.writing import csv_text, write_text
-from fsl_basesel.study import Study, Suggestion
+from fsl_basesel.study import Study
 from lightning_modules.experiments import decision, result_tables
 from lightning_modules.experiments.first_model import first_centroids
 from lightning_modules.experiments.plan import Experiment, TableRow
@@ -73,18 +73,7 @@ def _study(
                 written += study.figures(folder / f"{name}-figures", suggestion)
                 parts += [f"## {dataset}, {result_tables.HEADS.get(head, head)}, {shots}-shot", ""]
                 parts += [f"{len(kept)} random base sets of {trial.m} classes.", ""]
-                parts += [*_profile(suggestion), "", *sentences(suggestion), ""]
+                heading, *lines = profile_table(suggestion)
+                parts += [*result_tables.table_lines(heading, lines), "", LEGEND, ""]
+                parts += [*sentences(suggestion), ""]
     return "\n".join(parts), written
-
-
-def _profile(suggestion: Suggestion) -> list[str]:
-    """A line for every K: what Figures 1 and 3 of the paper show, and lam."""
-    heading = ["K", "classes with β1 > 0", "β2/β1 (95 %)", "R²", "R² by chance"]
-    rows = []
-    for row in suggestion.profile:
-        ratio = f"{row.ratio:.2f} ({row.ratio_interval[0]:.2f} to {row.ratio_interval[1]:.2f})"
-        lam = f"{row.lam:.2f} ({row.lam_interval[0]:.2f} to {row.lam_interval[1]:.2f})"
-        shares = [f"{share:.3f}" for share in (row.r2, row.r2_chance, row.pooled_r2)]
-        rows.append([str(row.k), f"{row.positive:.0%}", ratio, *shares, lam])
-    heading += ["R² of unseen sets, pooled", "λ = -β2/β1, pooled (95 %)"]
-    return result_tables.table_lines(heading, rows)
