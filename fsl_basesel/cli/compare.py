@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from fsl_basesel.controls import controls, doubts
     from fsl_basesel.selectors import selector_class
 
-    out = output.check_out(args.out)
+    output.check_out(args.out)
     with output.working("Reading the input, computing similarities"):
         inputs = build_inputs(args)
     problem = inputs.problem
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         screen.print_controls(console, best.value, best.upper_bound, found)
         output.note([*doubts(problem, best, found[0], inputs.trained), *defaults(args)])
 
-    output.deliver(args, out, lambda format: output.as_text(format, rows, document), table)
+    output.deliver(args, lambda format: output.as_text(format, rows, document), table)
     return 0
 
 

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose along the curve, print, save, draw."""
-    out = output.check_out(args.out)
+    output.check_out(args.out)
     figure = output.check_out(args.figure, ("png", "svg", "pdf"), "--figure")
     budgets = output.numbers(args.budgets, float, "--budgets")
     ms = output.numbers(args.ms, int, "--ms")
@@ -69,7 +69,6 @@ def run(args: argparse.Namespace) -> int:
             draw(figure, rows, title)
     output.deliver(
         args,
-        out,
         lambda format: output.as_text(format, lines, {"rows": named}),
         lambda console: print_rows(console, problem, rows, "budget" if budgets else "m"),
         [] if figure is None else [f"Saved to {figure}"],

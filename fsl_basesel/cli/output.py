@@ -113,7 +113,6 @@ def save_page(folder: Path, target: Path | None = None) -> tuple[Path, Run]:
 
 def deliver(
     args: argparse.Namespace,
-    out: Path | None,
     text: Callable[[str], str],
     table: Callable[[PlainConsole], None],
     others: Iterable[str] = (),
@@ -121,17 +120,21 @@ def deliver(
     """Write `--out` and print: `text` gives a format, `table` is for people.
 
     The table ends with a line about each file. `others` yields those of further files, which may
-    be written while it is iterated: `--out` is safe by then.
+    be written while it is iterated: `--out` is safe by then. Of several processes the first writes.
     """
     from fsl_basesel.cli.screen import PlainConsole
+    from fsl_basesel.distributed import is_first
 
     written = []
-    if out is not None:
+    if args.out is not None and is_first():
+        out = Path(args.out)
         save_text(out, text(out.suffix.lower()[1:]))
         written.append(f"Saved to {out}")
     written += others
     if args.format != "table":
-        print_text(text(args.format))
+        if isinstance(sys.stdout, io.TextIOWrapper):  # for programs, whatever the terminal speaks
+            sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+        sys.stdout.write(text(args.format))
         return
     console = PlainConsole()
     table(console)
@@ -157,13 +160,6 @@ def note(lines: Iterable[str]) -> None:
         print(f"note: {line}", file=sys.stderr)
 
 
-def print_text(text: str) -> None:
-    """Machine-readable text to stdout, in UTF-8 whatever the terminal speaks."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
-    sys.stdout.write(text)
-
-
 @contextmanager
 def working(task: str) -> Iterator[None]:
     """Show on stderr, if it is a terminal, what is under way, how far it is and for how long."""
@@ -174,7 +170,6 @@ def working(task: str) -> Iterator[None]:
         yield
         return
     from rich import progress
-    from rich.table import Column
 
     from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.progress import listening
@@ -184,7 +179,7 @@ def working(task: str) -> Iterator[None]:
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=20),
         progress.TimeElapsedColumn(),
-        progress.TextColumn("{task.fields[pace]}", table_column=Column(no_wrap=True)),
+        progress.TextColumn("{task.fields[pace]}"),
     )
     console = PlainConsole(stderr=True)
     with progress.Progress(*columns, console=console, transient=True) as bar:

@@ -34,12 +34,8 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     """What to choose from, for whom, and by which objective."""
     add = parser.add_argument_group("input").add_argument
     add("candidates", nargs="?", metavar="CANDIDATES", help="candidate base classes")
-    add(
-        "--novel",
-        metavar="NOVEL",
-        help="novel classes of the task; without it the candidates stand for all classes to come. "
-        "With a backbone that knows text, also a list of class names (.txt)",
-    )
+    task = "novel classes; without them the candidates stand for all classes to come"
+    add("--novel", metavar="NOVEL", help=task)
     add(
         "--similarity",
         metavar="NAME|FILE",

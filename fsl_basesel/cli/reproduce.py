@@ -94,17 +94,12 @@ def load_only(
 
 
 def _print_list(screen: PlainConsole) -> None:
-    from fsl_basesel.cli.screen import new_table
     from lightning_modules.experiments import plan
 
-    table = new_table(
-        "experiment", "networks", "what it shows", left=("experiment", "what it shows")
-    )
     for name in plan.names():
         experiment = plan.load(name, ".")
         count = len(plan.each_trial(experiment.rows()))
-        table.add_row(name, str(count), experiment.title)
-    screen.print(table)
+        screen.print(f"{name:<28}{count:>6} networks  {experiment.title}", soft_wrap=True)
 
 
 def work(rows: list[TableRow], store: ResultStore, jobs: int) -> list[TrialOutcome]:

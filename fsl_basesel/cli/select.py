@@ -80,9 +80,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from fsl_basesel.distributed import all_or_none, is_first
+    from fsl_basesel.distributed import all_or_none
 
-    out = all_or_none(lambda: output.check_out(args.out, FORMATS))
     all_or_none(lambda: _check(args))
     if args.dry_run:
         print_estimates(embedding_jobs(args))
@@ -98,7 +97,6 @@ def _run(args: argparse.Namespace) -> int:
         selection = improved_by_page(inputs, selection)
     output.deliver(
         args,
-        out if is_first() else None,
         lambda format: as_text(selection, format),
         lambda console: print_table(console, args, inputs, selection),
         links_and_report(args, inputs, selection),
@@ -163,6 +161,7 @@ def _check(args: argparse.Namespace) -> None:
     from fsl_basesel.checks import integer
     from fsl_basesel.distributed import launched
 
+    output.check_out(args.out, FORMATS)
     integer(args.top, "--top", 0, None, "")
     if launched() and (args.report or args.link or args.dry_run):
         raise InputError(

@@ -12,7 +12,7 @@ from fsl_basesel.cli import output
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fsl_basesel.study import ClassRegression, ProfileRow, Suggestion
+    from fsl_basesel.study import ClassRegression, Suggestion
 
 EXAMPLES = """\
 examples:
@@ -38,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("study", metavar="STUDY", help="the measurements (.npz)")
     ks = "values of K to compare (1,2,3,5,7,10,... to half a base set)"
     add("--ks", metavar="A,B,C", help=ks)
-    add = output.add_output_arguments(
-        parser, "the suggestion, or the rows of every K,"
-    ).add_argument
+    add = output.add_output_arguments(parser, "the suggestion", ("json",)).add_argument
     add("--figures", metavar="DIR", help="draw the figures there, as PNG and SVG")
     add("--csv", metavar="FILE", help="write the regression of every novel class at every K (.csv)")
 
@@ -50,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     from fsl_basesel.files.writing import csv_text
     from fsl_basesel.study import Study
 
-    out, regressions = output.check_out(args.out), output.check_out(args.csv, ("csv",), "--csv")
+    output.check_out(args.out, ("json",))
+    regressions = output.check_out(args.csv, ("csv",), "--csv")
     ks = output.numbers(args.ks, int, "--ks")
     study = Study.load(args.study)
     with output.working(f"Regressions on {len(study.member)} base sets"):
@@ -69,12 +68,12 @@ def run(args: argparse.Namespace) -> int:
         folder = Path(args.figures)
         with output.working("Drawing"), output.writing(folder):
             written += [f"Saved to {path}" for path in study.figures(folder, suggestion)]
-
-    def text(format: str) -> str:
-        rows = map(_flat, suggestion.profile)
-        return csv_text(rows) if format == "csv" else suggestion.to_json() + "\n"
-
-    output.deliver(args, out, text, lambda console: print_suggestion(console, suggestion), written)
+    output.deliver(
+        args,
+        lambda format: suggestion.to_json() + "\n",
+        lambda console: print_suggestion(console, suggestion),
+        written,
+    )
     return 0
 
 
@@ -126,7 +125,7 @@ def _number(value: float, style: str = ".2f") -> str:
     return "-" if math.isnan(value) else format(value, style)
 
 
-def _flat(row: ProfileRow | ClassRegression) -> dict[str, object]:
+def _flat(row: ClassRegression) -> dict[str, object]:
     """A line of a CSV file: an interval is two columns, NaN an empty cell."""
     cells: dict[str, object] = {}
     for name, value in vars(row).items():

@@ -15,7 +15,7 @@ from fsl_basesel.checks import ArrayLike
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_npz, save_npz
 from fsl_basesel.study.least_squares import NEEDED_SETS, Moments, Sample, mean, top_means
-from fsl_basesel.study.profile import Interval, ProfileRow, default_ks, profile_rows
+from fsl_basesel.study.profile import Interval, ProfileRow, profile_rows
 
 if TYPE_CHECKING:
     from fsl_basesel.study.suggestion import Suggestion
@@ -142,11 +142,14 @@ class Study:
 
         Args:
             ks: Values of K, each below the size of the smallest base set; by default 1, 2, 3, 5,
-                7, 10, ... up to half of it.
+                7, 10, ... up to half of it, as x1 is hardly more than x2 beyond.
             resamples: Bootstrap resamples of the base sets.
             seed: Seed of the resamples.
         """
-        chosen = self._checked(default_ks(int(self.sizes.min())) if ks is None else ks)
+        if ks is None:
+            half = max(1, int(self.sizes.min()) // 2)
+            ks = [k for k in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50) if k <= half]
+        chosen = self._checked(ks)
         resamples = checks.integer(resamples, "resamples", 100, None, "")
         x1, x2 = top_means(self.similarity, self.member, chosen)
         samples = {k: Sample.of(x1[k], x2, self.accuracy) for k in chosen}

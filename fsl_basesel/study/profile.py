@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,12 @@ class ProfileRow:
     lam: float
     lam_interval: Interval
     chosen: float
+
+    @property
+    def usable_lam(self) -> float:
+        """The estimate where x1 surely helps and the interval lies above 0, else 0."""
+        sure = self.pooled_beta1_interval[0] > 0 and self.lam_interval[0] > 0
+        return self.lam if sure else 0.0
 
 
 def profile_rows(
@@ -132,13 +138,3 @@ def _ratio_interval(numerators: np.ndarray, denominators: np.ndarray) -> Interva
         return NOWHERE
     with np.errstate(divide="ignore"):
         return _interval(numerators / denominators)
-
-
-def default_ks(smallest: int) -> Sequence[int]:
-    """Values of K up to half the smallest base set, beyond which x1 is hardly more than x2.
-
-    Example:
-        >>> default_ks(20)
-        (1, 2, 3, 5, 7, 10)
-    """
-    return tuple(k for k in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50) if k == 1 or 2 * k <= smallest)

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 FORMAT = "fsl-basesel suggestion 1"
 T = TypeVar("T")
 
-FEW_SETS = 20
-"""Below so many base sets, resampling them understates what could have come out."""
-
 
 @dataclass(frozen=True)
 class Suggestion:
@@ -75,7 +72,7 @@ class Suggestion:
         """
         for row in self.profile:
             if row.k == k:
-                return usable_lam(row)
+                return row.usable_lam
         known = ", ".join(str(row.k) for row in self.profile)
         raise InputError(
             f"Expected k to be one of those the study looked at ({known}) but got {k}, and lam "
@@ -126,9 +123,6 @@ def suggestion_of(
 
     The pooled regression has one pair of slopes for all novel classes, as the objective has one k
     and one lam; regressions of single classes fit 2 |N| slopes and with few sets mostly noise.
-
-    Raises:
-        InputError: No K has a regression.
     """
     able = [row for row in rows if math.isfinite(row.pooled_r2)]
     if not able:
@@ -139,7 +133,7 @@ def suggestion_of(
     best = max(able, key=lambda row: (row.pooled_r2, -row.k))
     return Suggestion(
         k=best.k,
-        lam=usable_lam(best),
+        lam=best.usable_lam,
         lam_estimate=best.lam,
         lam_interval=best.lam_interval,
         r2=best.pooled_r2,
@@ -152,11 +146,6 @@ def suggestion_of(
         seed=seed,
         version=fsl_basesel.__version__,
     )
-
-
-def usable_lam(row: ProfileRow) -> float:
-    """The estimate where x1 surely helps and the interval lies above 0, else 0."""
-    return row.lam if row.pooled_beta1_interval[0] > 0 and row.lam_interval[0] > 0 else 0.0
 
 
 def _reason(row: ProfileRow) -> str:
@@ -181,7 +170,7 @@ def _reason(row: ProfileRow) -> str:
 def _notes(study: Study, best: ProfileRow) -> list[str]:
     notes = []
     sets, novel = study.accuracy.shape
-    if sets < FEW_SETS:
+    if sets < 20:  # resampling them understates what could have come out
         notes.append(f"{sets} base sets are few: intervals are too narrow, use 30 or more")
     if not best.pooled_r2 > 0:
         notes.append("no K predicts the accuracy of left-out base sets: k is a guess")
