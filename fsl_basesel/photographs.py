@@ -108,7 +108,7 @@ class EmbeddingJob:
             all. A `NovelTask` shows its support images.
         seed: seed of the draw of images, where the source does not have an order of its own.
         size: see `load_backbone`, as for `normalize` and `download`.
-        precision: "float32" or "bfloat16".
+        precision: "float32", or "bfloat16", which does not always lead to the same choice.
         device: "auto" is a GPU if there is one.
         batch_size: images of a batch; by default as fits the device.
         workers: on a CPU threads that read images and run the network, else processes that read

@@ -97,7 +97,8 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     add("--download", action="store_true", help="weights that are not here may be fetched")
     device = "where the network runs, and the climb of double-greedy: cpu, cuda or auto"
     add("--device", default="auto", metavar="NAME", help=device)
-    add("--precision", choices=("float32", "bfloat16"), help="numbers of the network (float32)")
+    precision = "numbers of the network (float32); bfloat16 does not always choose the same classes"
+    add("--precision", choices=("float32", "bfloat16"), help=precision)
     add("--workers", type=int, metavar="N", help="processes that read images")
     add("--skip-damaged", action="store_true", help="leave images out that cannot be read")
 

@@ -146,6 +146,8 @@ def test_per_class_and_seed_draw_the_images(photos: Path) -> None:
     files = [tuple(images.source.files(images.classes, images.items)) for images in drawn]  # type: ignore[attr-defined]
     assert len(files[0]) == 15
     assert files[0] == files[1] != files[2]
+    many = from_arrays(torch.zeros(60, 3, 8, 8), [0] * 60)
+    assert len(EmbeddingJob(many, network(), size=16).images) == 50  # the paper's preview
 
 
 def test_what_is_another_embedding_is_not_taken_from_the_cache(photos: Path, cache: Path) -> None:

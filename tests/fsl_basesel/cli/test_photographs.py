@@ -155,6 +155,30 @@ def test_a_network_of_one_size_refuses_another_in_one_line(run, photos: Path) ->
     assert "leave --size out" in result.err
 
 
+def test_the_task_may_be_a_list_of_names(run, photos: Path, tmp_path: Path) -> None:
+    """With a network that knows text; each side is centred on its own mean."""
+    open_clip = pytest.importorskip("open_clip")
+    tower = {"layers": 1, "width": 64}
+    config = {
+        "embed_dim": 32,
+        "vision_cfg": {"image_size": 32, "patch_size": 16, "head_width": 32, **tower},
+        "text_cfg": {"context_length": 77, "vocab_size": 49408, "heads": 2, **tower},
+    }
+    (tmp_path / "tiny-names.json").write_text(json.dumps(config))
+    open_clip.add_model_config(tmp_path / "tiny-names.json")
+    (tmp_path / "names.txt").write_text("lion\nbald eagle\n\nking crab\n")
+    words = ("select", photos / "pool", "--novel", tmp_path / "names.txt", "-m", 3, "-k", 1)
+    options = ("--similarity", "centred", "--centre", "each", "--per-class", 2)
+    out = tmp_path / "chosen.json"
+    result = run(*words, *options, "--backbone", "open_clip:tiny-names@random", "--out", out)
+    assert result.code == 0, result.err
+    served = [name for row in fb.Selection.load(out).explain().chosen for name in row.serves]
+    assert sorted(served) == ["bald eagle", "king crab", "lion"]
+    refused = run(*words, *options, "--backbone", "torchvision:resnet18@random", "--size", 64)
+    assert refused.code == 2
+    assert "Expected a backbone that knows text" in refused.err
+
+
 def test_an_untrained_network_is_doubted(run, photos: Path) -> None:
     words = ("select", photos / "pool", "--novel", photos / "task", "-m", 4, "-k", 1, *SMALL)
     result = run(*words, "--backbone", "torchvision:resnet18@random")

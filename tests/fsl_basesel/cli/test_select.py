@@ -360,3 +360,9 @@ def test_real_files_work_directly(run) -> None:
     assert selection["gap"] < 1e-3
     serves = {row["name"]: row["serves"] for row in selection["explanation"]["chosen"]}
     assert "ketch" in serves["n04147183 schooner"]
+
+
+def test_a_note_says_which_of_m_and_k_were_defaults(run, pool: Path, task: Path) -> None:
+    words = ("select", pool, "--novel", task)
+    assert "k = 3 by default; give -m and -k to choose" in run(*words, "-m", 5).err
+    assert "by default" not in run(*words, "-m", 5, "-k", 3).err
