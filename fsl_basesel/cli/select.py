@@ -232,7 +232,7 @@ def write_report(
     from fsl_basesel.data.pool import ClassPool
     from fsl_basesel.data.sources import as_source
     from fsl_basesel.report import record
-    from fsl_basesel.report.page.deciding import fits
+    from fsl_basesel.report.page import fits
 
     output.save_text(folder / "selection.json", selection.to_json() + "\n")
     if inputs.candidates is not None:

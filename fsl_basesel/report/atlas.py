@@ -6,11 +6,9 @@ import base64
 import io
 import math
 
-import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
-from fsl_basesel.report.content import thinned
-from fsl_basesel.report.record import Pictures, same_channels
+from fsl_basesel.report.record import Pictures
 
 LIMIT = 1500
 """Thumbnails of a page, at most."""
@@ -27,26 +25,16 @@ class Atlas:
     def __init__(self, pictures: Pictures | None, first: list[str]) -> None:
         candidates, novel = pictures or ({}, {})
         self.total = len(candidates) + len(novel)
-        early = dict.fromkeys(name for name in first if name in candidates)
-        rest = [name for name in candidates if name not in early]
+        ordered = dict.fromkeys([*(name for name in first if name in candidates), *candidates])
         wanted = [(True, name) for name in novel][: LIMIT // 2]
-        wanted += [(False, name) for name in early][: LIMIT - len(wanted)]
-        wanted += [(False, name) for name in thinned(rest, LIMIT - len(wanted))]
+        wanted += [(False, name) for name in ordered][: LIMIT - len(wanted)]
         self._place = {key: i for i, key in enumerate(wanted)}
         self._tiles = [(novel if of_task else candidates)[name] for of_task, name in wanted]
+        self.columns = math.ceil(math.sqrt(len(wanted))) or 1
+        self.rows = math.ceil(len(wanted) / self.columns) or 1
 
     def __len__(self) -> int:
         return len(self._tiles)
-
-    @property
-    def columns(self) -> int:
-        """Thumbnails in a row of the grid."""
-        return max(1, math.isqrt(max(0, len(self) - 1)) + 1)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the grid."""
-        return max(1, -(-len(self) // self.columns))
 
     def where(self, name: str, novel: bool) -> str | None:
         """Column and row of a class's thumbnail, "3 5"; None if it has none."""
@@ -57,13 +45,13 @@ class Atlas:
         """The rule that brings the picture of all thumbnails into the page, once."""
         if not len(self):
             return ""
-        tiles = same_channels(self._tiles)
-        side = tiles[0].shape[0]
-        sheet = np.zeros((self.rows * side, self.columns * side, *tiles[0].shape[2:]), np.uint8)
-        for i, tile in enumerate(tiles):
-            top, left = i // self.columns * side, i % self.columns * side
-            sheet[top : top + side, left : left + side] = tile
-        kind, data = self._encoded(Image.fromarray(sheet))
+        side = self._tiles[0].shape[0]
+        mode = "L" if all(tile.ndim == 2 for tile in self._tiles) else "RGB"
+        sheet = Image.new(mode, (self.columns * side, self.rows * side))
+        for i, tile in enumerate(self._tiles):
+            place = i % self.columns * side, i // self.columns * side
+            sheet.paste(Image.fromarray(tile), place)
+        kind, data = self._encoded(sheet)
         text = base64.b64encode(data).decode("ascii")
         pixelated = "image-rendering:pixelated;" if side < 40 else ""
         return (
@@ -77,12 +65,10 @@ class Atlas:
         sheet.save(data, "PNG", optimize=True)
         if data.tell() <= LARGEST:
             return "png", data.getvalue()
-        side = sheet.width // self.columns
-        for smaller, quality in ((side, 82), (side, 70), (48, 70), (40, 65), (32, 60), (24, 55)):
-            scale = min(smaller, side)
-            small = sheet.resize((scale * self.columns, scale * self.rows))
+        for side in (64, 48, 32, 24):
             data = io.BytesIO()
-            small.save(data, "JPEG", quality=quality)
+            scale = min(1.0, side * self.columns / sheet.width)
+            ImageOps.scale(sheet, scale).save(data, "JPEG", quality=70)
             if data.tell() <= LARGEST:
                 break
         return "jpeg", data.getvalue()

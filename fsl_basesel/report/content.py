@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -28,7 +28,7 @@ RATIO_DRAWS = 20
 _MATRIX = 2 * 10**7
 
 T = TypeVar("T")
-KINDS = NOVEL, CHOSEN, BEFORE, REST = "novel", "chosen", "before", "rest"
+NOVEL, CHOSEN, BEFORE, REST = "novel", "chosen", "before", "rest"
 
 
 class Point(NamedTuple):
@@ -76,35 +76,19 @@ class Served(NamedTuple):
     neighbours: tuple[tuple[str, float], ...]
 
 
-class Reference(NamedTuple):
-    """What random choices of as many classes reach, and what there was before.
-
-    `control` has the values of h. The others are `[|N|]`: the mean Similarity Ratio, the mean
-    similarity to the nearest base classes, and the latter without a choice (NaN without classes).
-    """
-
-    control: Control
-    ratios: np.ndarray
-    nearest: np.ndarray
-    nearest_before: np.ndarray
-
-
 class Content(NamedTuple):
     """What a run has to show.
 
-    Attributes:
-        run: Its files.
-        problems: By number of a stage, what was chosen from; None if that cannot be told.
-        map: The map of classes, None without centroids.
-        references: By number of a stage, what random choices reach; None if that cannot be told.
-        served: The novel classes of the last selection, empty without one.
-        comparisons: The lines of the table of methods, those to compare together.
+    `problems` and `controls`, the values of random choices of as many classes, are by number of a
+    stage, None if the files do not tell. `map` is None without centroids. `served` has the novel
+    classes of the last selection. `comparisons` has the lines of the table of methods, those to
+    compare together.
     """
 
     run: Run
     problems: dict[int, SelectionProblem | None]
     map: ClassMap | None
-    references: dict[int, Reference | None]
+    controls: dict[int, Control | None]
     served: list[Served]
     comparisons: list[list[Line]]
 
@@ -112,16 +96,13 @@ class Content(NamedTuple):
 def content_of(run: Run) -> Content:
     """Compute what page and figures show of a run."""
     problems = {stage.number: problem_of(stage) for stage in run.informed}
-    references = {
-        number: None if problem is None else reference_of(problem)
+    drawn = {
+        number: None if problem is None else controls(problem, draws=RANDOM_DRAWS)[0]
         for number, problem in problems.items()
     }
-    last = run.last
-    served = [] if last is None else served_by(last, references[last.number])
-    comparisons: dict[str, list[Line]] = {}
-    for line in run.methods:
-        comparisons.setdefault(json.dumps(line.key), []).append(line)
-    return Content(run, problems, map_of(run), references, served, list(comparisons.values()))
+    served = [] if run.last is None else served_by(run.last, problems[run.last.number])
+    comparisons = [list(lines) for _, lines in groupby(run.methods, key=lambda line: line.key)]
+    return Content(run, problems, map_of(run), drawn, served, comparisons)
 
 
 def thinned(items: Sequence[T], limit: int) -> list[T]:
@@ -145,26 +126,24 @@ def map_of(run: Run) -> ClassMap | None:
     candidates, novel = stage.candidates, stage.novel
     kinds = dict.fromkeys(range(len(candidates)), REST)
     kinds |= dict.fromkeys(stage.before, BEFORE) | dict.fromkeys(stage.selection.indices, CHOSEN)
-    rows = [] if novel is None else [(novel, n, NOVEL) for n in range(len(novel))]
-    base = [(candidates, u, kind) for u, kind in sorted(kinds.items()) if kind != REST]
-    rest = [(candidates, u, REST) for u, kind in sorted(kinds.items()) if kind == REST]
-    shown_novel, shown_base = (thinned(some, MAP_POINTS // 3) for some in (rows, base))
-    columns = thinned(rest, MAP_POINTS - len(shown_novel) - len(shown_base)) + shown_base
-    shown = columns + shown_novel
+    base = thinned([u for u, kind in kinds.items() if kind != REST], MAP_POINTS // 3)
+    task = [] if novel is None else thinned(range(len(novel)), MAP_POINTS // 3)
+    rest = [u for u, kind in kinds.items() if kind == REST]
+    columns = thinned(rest, MAP_POINTS - len(base) - len(task)) + base
     when = {name: one.number for one in reversed(run.stages) for name in one.selection.names}
-    position = {candidates.names[u]: i for i, (_, u, _) in enumerate(columns)}
-    links = {
-        row.name: tuple(position[name] for name, _ in row.neighbours if name in position)
-        for row in stage.selection.explanation.novel
-    }
+    shown = [(candidates, u, kinds[u]) for u in columns]
+    if novel is not None:
+        shown += [(novel, n, NOVEL) for n in task]
+    position = {candidates.names[u]: i for i, u in enumerate(columns)}
+    neighbours = {row.name: row.neighbours for row in stage.selection.explanation.novel}
     points = []
     plane = class_map(np.stack([classes.values[i] for classes, i, _ in shown]))
     for (x, y), (classes, i, kind) in zip(plane.tolist(), shown, strict=True):
         name, group = classes.names[i], classes.groups[i] if classes.groups else ""
-        of_base = kind != NOVEL
-        chosen, near = (when.get(name, 0), ()) if of_base else (0, links.get(name, ()))
-        points.append(Point(x, y, name, group, kind, chosen, near))
-    return ClassMap(points, len(candidates) + len(rows), stage)
+        chosen, near = (0, neighbours.get(name, ())) if kind == NOVEL else (when.get(name, 0), ())
+        links = tuple(position[one] for one, _ in near if one in position)
+        points.append(Point(x, y, name, group, kind, chosen, links))
+    return ClassMap(points, len(candidates) + (0 if novel is None else len(novel)), stage)
 
 
 def problem_of(stage: Stage) -> SelectionProblem | None:
@@ -191,50 +170,33 @@ def problem_of(stage: Stage) -> SelectionProblem | None:
     return problem if close else None
 
 
-def reference_of(problem: SelectionProblem) -> Reference:
-    """What random choices reach."""
-    control = controls(problem, draws=RANDOM_DRAWS)[0]
-    sets = random_choices(problem, RATIO_DRAWS)  # the first ones of the control
-    ratios = np.mean([np.asarray(problem.similarity_ratio(one)) for one in sets], axis=0)
-    nearest = [_nearest(problem, [*problem.selected, *one]) for one in sets]
-    before = _nearest(problem, list(problem.selected))
-    return Reference(control, ratios, np.mean(nearest, axis=0), before)
-
-
-def _nearest(problem: SelectionProblem, members: list[int]) -> np.ndarray:
+def _nearest(problem: SelectionProblem, members: Sequence[int]) -> np.ndarray:
     """`[|N|]` mean similarity to the k nearest of these columns, or to all where they are fewer."""
     if not members:
         return np.full(problem.n_novel, np.nan)
-    values = problem.by_candidate[members]
-    depth = min(problem.k, len(values))
-    return np.partition(values, len(values) - depth, axis=0)[-depth:].mean(axis=0)
+    value, _ = problem.state_of(np.array(members, np.int64))
+    return value[:, : len(members)].mean(axis=1)
 
 
-def served_by(stage: Stage, reference: Reference | None) -> list[Served]:
-    """The novel classes in the order of the problem."""
+def served_by(stage: Stage, problem: SelectionProblem | None) -> list[Served]:
+    """The novel classes of a selection, in the order of its problem."""
+    novel, indices = stage.selection.explanation.novel, stage.selection.indices
+    similarities = [[similarity for _, similarity in row.neighbours] for row in novel]
+    after = np.array([np.mean(some) if some else np.nan for some in similarities])
+    before, at_random, ratios = np.full((3, len(novel)), np.nan)
+    if problem is not None:
+        selected = list(problem.selected)
+        sets = random_choices(problem, RATIO_DRAWS)  # the first ones of the control
+        before, after = _nearest(problem, selected), _nearest(problem, selected + indices)
+        at_random = np.mean([_nearest(problem, selected + one) for one in sets], axis=0)
+        ratios = np.mean([np.asarray(problem.similarity_ratio(one)) for one in sets], axis=0)
     rows = []
-    for n, row in enumerate(stage.selection.explanation.novel):
-        ratio = nearest = before = None
-        if reference is not None:
-            ratio, nearest, before = (
-                float(figure[n]) if math.isfinite(figure[n]) else None for figure in reference[1:]
-            )
-        similarities = [similarity for _, similarity in row.neighbours]
-        mean = math.fsum(similarities) / len(similarities) if similarities else None
-        changes = Change(row.ratio_before, row.ratio_after, ratio), Change(before, mean, nearest)
-        rows.append(Served(row.name, *changes, row.neighbours))
+    for n, row in enumerate(novel):
+        near = (float(figure[n]) for figure in (before, after, at_random, ratios))
+        known = [figure if math.isfinite(figure) else None for figure in near]
+        ratio = Change(row.ratio_before, row.ratio_after, known.pop())
+        rows.append(Served(row.name, ratio, Change(*known), row.neighbours))
     return rows
-
-
-def short(name: str, group: str = "") -> str:
-    """A name without its family, where it begins with it.
-
-    Example:
-        >>> short("Greek: α", "Greek"), short("Greek: α")
-        ('α', 'Greek: α')
-    """
-    prefix = f"{group}: "
-    return name[len(prefix) :] if group and name.startswith(prefix) else name
 
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -254,36 +216,15 @@ def gap_in_words(gap: float | None) -> str:
     """
     if gap is None:
         return "not certified"
-    if gap == 0:
-        return "proven optimal"
-    return f"at most {100 * gap:.2g} % below" if gap < 0.01 else f"at most {100 * gap:.3g} % below"
-
-
-def spaced(head: str) -> str:
-    """Words of a class name.
-
-    Example:
-        >>> spaced("NearestCentroid"), spaced("MAML")
-        ('Nearest centroid', 'MAML')
-    """
-    return "".join(
-        f" {c.lower()}" if c.isupper() and i and head[i - 1].islower() else c
-        for i, c in enumerate(head)
-    )
+    return f"at most {100 * gap:.3g} % below" if gap else "proven optimal"
 
 
 def comparison_title(line: Line) -> str:
     """What the methods of a comparison have in common, in words."""
     key = line.key
-    known = [str(key[name]) for name in ("experiment", "domain", "setting") if key.get(name)]
-    words = list(dict.fromkeys(known))  # an experiment may be called like its setting
-    if key.get("m") is not None:
-        words.append(f"m = {key['m']}")
-    if key.get("head"):
-        words.append(spaced(str(key["head"])))
-    if key.get("shots") is not None:
-        words.append(f"{key['shots']}-shot")
-    return " · ".join(words) or "all rows"
+    words = [str(key[name]) for name in ("experiment", "domain", "setting") if key.get(name)]
+    words += [f"{name} = {key[name]}" for name in ("m", "head", "shots") if key.get(name)]
+    return " · ".join(dict.fromkeys(words)) or "all rows"  # an experiment may be called a setting
 
 
 def count(number: int, word: str) -> str:

@@ -7,15 +7,21 @@ style sheet. Papers get PNG and SVG files, panels of one kind side by side.
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
 
+import numpy as np
+
+from fsl_basesel.controls import Control
 from fsl_basesel.report import content as contents
-from fsl_basesel.report.content import BEFORE, CHOSEN, NOVEL, REST, printable, spaced, thinned
+from fsl_basesel.report.content import BEFORE, CHOSEN, NOVEL, REST, printable, thinned
 from fsl_basesel.report.paired import REFERENCE, Line, points
 from fsl_basesel.report.run import Protocol, Run, Stage
 from fsl_basesel.selection import Selection
@@ -31,6 +37,7 @@ MOST = 120
 """Classes side by side in one chart, at most."""
 COLOUR = {NOVEL: "#bd4815", CHOSEN: "#1f6fb2", BEFORE: "#7fb2dc", REST: "#c3c7cc"}
 INK, SOFT, GRID, PAPER = "#1d2126", "#59616b", "#e3e4e0", "#ffffff"
+RING: Any = {"facecolors": PAPER, "edgecolors": SOFT}
 STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 11,
@@ -59,30 +66,25 @@ STYLE: Any = {
     "figure.constrained_layout.use": True,
 }
 """The look of all figures of the project, for `matplotlib.rc_context`."""
+_NAMES = COLOUR | {"ink": INK, "soft": SOFT, "line": GRID, "panel": PAPER}
+VARIABLES = {colour: f"var(--{name})" for name, colour in _NAMES.items()}
+"""What the page puts in place of each colour, so that light and dark both work."""
+_SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 
 
 class Marks(NamedTuple):
-    """What the page adds to the marks of a chart: a title and `data-*` attributes for each one.
-
-    With `dots` the marks are one path of dots of this diameter, without titles: small.
-    """
+    """What the page adds to the marks of a chart: a title and `data-*` attributes for each one."""
 
     artist: Artist
-    titles: Sequence[str] = ()
+    titles: Sequence[str]
     data: Sequence[Mapping[str, object]] = ()
-    dots: float = 0.0
 
 
 class Panel(NamedTuple):
-    """A chart.
+    """A chart: a function that draws it on axes and says what its marks are, and CSS pixels.
 
-    Attributes:
-        figure: Name of the file in which papers show it.
-        title: What it shows.
-        draw: Draws it on axes and says what its marks are.
-        height: CSS pixels.
-        width: CSS pixels.
-        bare: A picture without text, which may be scaled.
+    `figure` is the name of the file in which papers show it. A `bare` picture has no text and may
+    be scaled.
     """
 
     figure: str
@@ -114,17 +116,15 @@ def figure_of(selection: Selection) -> Figure:
 
 def _for_papers(run: Run) -> list[Panel]:
     panels = all_panels(contents.content_of(run))
-    return [one for kind in panels.values() for one in kind if one and one.figure != "stages"]
+    return [one for kind in panels.values() for one in kind if one]
 
 
 def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:
     """Write a figure as `path`.png and `path`.svg; the same figure gives the same files."""
-    written = []
-    for ending, options in ((".png", {"Software": None}), (".svg", {"Date": None})):
-        target = path.with_name(path.name + ending)
-        figure.savefig(target, dpi=dpi, metadata=options)
-        written.append(target)
-    return written
+    targets = [path.with_name(path.name + ending) for ending in (".png", ".svg")]
+    for target, changing in zip(targets, ("Software", "Date"), strict=True):
+        figure.savefig(target, dpi=dpi, metadata={changing: None})
+    return targets
 
 
 def all_panels(
@@ -132,18 +132,15 @@ def all_panels(
 ) -> dict[str, list[Panel | None]]:
     """The charts of a run by kind; a comparison of methods without common seeds has None.
 
-    Args:
-        content: What to show.
-        where: The place of a class's thumbnail, from its name and whether it is novel.
+    `where` gives the place of a class's thumbnail from its name and whether it is novel.
     """
     run, shown = content.run, content.map
     stages = run.informed
     return {
         "map": [] if shown is None else [_map(shown, where)],
-        "stages": [] if shown is None else _stage_maps(shown, run.stages),
         "changes": [] if run.last is None else _changes(content, run.last),
         "gains": [_gains(stage) for stage in stages if stage.selection.indices],
-        "bounds": [_bounds(stages, content.references)] if stages else [],
+        "bounds": [_bounds(stages, content.controls)] if stages else [],
         "accuracy": [_accuracy(protocol) for protocol in run.protocols],
         "methods": [_methods(lines) for lines in content.comparisons],
     }
@@ -177,6 +174,67 @@ def new_figure(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
+def svg(panel: Panel) -> str:
+    """A panel as an element of the page."""
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    # Hashes with this salt identify what a chart uses several times: other ones in each chart.
+    salt = f"{panel.figure} {panel.title}"
+    with rc_context(STYLE | {"svg.fonttype": "none", "svg.hashsalt": salt}):
+        figure, (axes,) = new_figure(panel.width, panel.height)
+        named = panel.draw(axes)
+        for i, marks in enumerate(named):
+            marks.artist.set_gid(f"marks-{i}")
+        figure.savefig(text, format="svg", transparent=True)
+    root = ElementTree.fromstring(text.getvalue())
+    groups = {element.get("id"): element for element in root.iter(f"{_SVG}g")}
+    for i, marks in enumerate(named):
+        _name_marks(groups[f"marks-{i}"], marks)
+    _for_page(root)
+    root.attrib.clear()
+    width, height = f"{panel.width:g}", f"{panel.height:g}"
+    root.attrib.update(width=width, height=height, viewBox=f"0 0 {width} {height}", role="img")
+    root.set("class", "bare" if panel.bare else "chart")
+    root.set("aria-label", printable(panel.title))
+    ElementTree.register_namespace("", _SVG[1:-1])
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _name_marks(group: ElementTree.Element, marks: Marks) -> None:
+    """Give each mark its title and data; all have one style, which goes to their group."""
+    drawn = [one for one in group.iter() if one.tag in (f"{_SVG}use", f"{_SVG}path")]
+    for defs in group.iter(f"{_SVG}defs"):
+        drawn = [one for one in drawn if one not in list(defs)]
+    group.set("style", drawn[0].get("style", ""))
+    for one, title in zip(drawn, marks.titles, strict=True):
+        del one.attrib["style"]
+        one.set("class", "mark")
+        ElementTree.SubElement(one, f"{_SVG}title").text = printable(title)
+    for one, data in zip(drawn, marks.data, strict=False):
+        known = {key: value for key, value in data.items() if value not in (None, "")}
+        one.attrib.update({f"data-{key}": str(value) for key, value in known.items()})
+
+
+def _for_page(root: ElementTree.Element) -> None:
+    """Without what one page cannot hold twice or need not hold: identifiers and fonts."""
+    for element in list(root.iter()):
+        attributes = element.attrib
+        attributes.pop("clip-path", None)
+        needless = "style" if element.tag == f"{_SVG}defs" else "id"  # every use has a style
+        for child in list(element):
+            child.attrib.pop(needless, None)
+            if child.tag in (f"{_SVG}metadata", f"{_SVG}style", f"{_SVG}clipPath"):
+                element.remove(child)
+        if _HREF in attributes:
+            attributes["href"] = attributes.pop(_HREF)
+        if "style" in attributes:
+            style = re.sub(r"font: (\S+) [^;]*", r"font-size: \1", attributes["style"])
+            attributes["style"] = re.sub(
+                "#[0-9a-f]{6}", lambda found: VARIABLES.get(found[0], found[0]), style
+            )
+
+
 _KINDS = {
     REST: ("not chosen", "not chosen", 26, "o"),
     BEFORE: ("chosen earlier", "base class from the start", 85, "o"),
@@ -187,6 +245,7 @@ _KINDS = {
 
 def _map(content: contents.ClassMap, where: Callable[[str, bool], str | None] | None) -> Panel:
     """The map of all classes."""
+    rise = max([0.35, *(abs(point.y) for point in content.points)])  # height over width
 
     def draw(axes: Axes) -> list[Marks]:
         found = []
@@ -206,74 +265,25 @@ def _map(content: contents.ClassMap, where: Callable[[str, bool], str | None] | 
                 picture = where(point.name, kind == NOVEL) if where else None
                 data.append({"i": i, "p": picture, "n": " ".join(map(str, point.links))})
             found.append(Marks(artist, titles, data))
-        _frame(axes, rise)
+        axes.set_aspect("equal")
+        axes.set_xlim(-1.05, 1.05)
+        axes.set_ylim(-1.05 * rise, 1.05 * rise)
+        axes.axis("off")
         return found
 
-    rise, width = _rise(content), 2 * WIDTH
     title = f"Map of {len(content.points)} classes: novel, chosen and not chosen"
-    return Panel("class-map", title, draw, width * rise, width, bare=True)
-
-
-def _rise(content: contents.ClassMap) -> float:
-    """Height over width."""
-    return max([0.35, *(abs(point.y) for point in content.points)])
-
-
-def _frame(axes: Axes, rise: float) -> None:
-    axes.set_aspect("equal")
-    axes.set_xlim(-1.05, 1.05)
-    axes.set_ylim(-1.05 * rise, 1.05 * rise)
-    axes.axis("off")
-
-
-def _stage_maps(content: contents.ClassMap, stages: Sequence[Stage]) -> list[Panel | None]:
-    """The same map once for each stage, small: what was there, what was added."""
-    rise = _rise(content)
-
-    def draw(axes: Axes, number: int) -> list[Marks]:
-        now: dict[str, list[tuple[float, float]]] = {
-            kind: [] for kind in (REST, NOVEL, BEFORE, CHOSEN)
-        }
-        for point in content.points:
-            kind = point.kind
-            if point.stage:  # chosen at some time: by now, just now, or not yet
-                kind = BEFORE if point.stage < number else CHOSEN if point.stage == number else REST
-            now[kind].append((point.x, point.y))
-        found = []
-        for kind, places in now.items():
-            if places:
-                size = 2.4 if kind in (REST, NOVEL) else 5.0
-                across, up = zip(*places, strict=True)
-                artist = axes.scatter(across, up, s=size**2, color=COLOUR[kind], linewidths=0)
-                found.append(Marks(artist, dots=size))
-        _frame(axes, rise)
-        return found
-
-    panels: list[Panel | None] = []
-    for stage in stages:
-        if stage.number <= content.stage.number:
-            how = "at random" if not stage.informed else f"by {stage.selection.method}"
-            title = f"Stage {stage.number}: {len(stage.selection.indices)} classes {how}"
-            panel = partial(draw, number=stage.number)
-            panels.append(Panel("stages", title, panel, 170 * rise, 170, bare=True))
-    return panels
+    return Panel("class-map", title, draw, 2 * WIDTH * rise, 2 * WIDTH, bare=True)
 
 
 def _changes(content: contents.Content, last: Stage) -> list[Panel | None]:
-    """Similarity to the nearest base classes and Similarity Ratio of each novel class.
-
-    Signed similarities have no ratio.
-    """
+    """Similarity to the nearest base classes and Similarity Ratio of each novel class."""
     k, served = last.selection.hyperparameters["k"], content.served
-    kinds = {
-        "similarity": (f"similarity to {k} nearest", [(row.name, row.nearest) for row in served]),
-        "similarity-ratio": ("Similarity Ratio", [(row.name, row.ratio) for row in served]),
-    }
-    return [
-        Panel(name, title, partial(_draw_changes, rows=rows), 250)
-        for name, (title, rows) in kinds.items()
-        if name == "similarity" or any(change.after is not None for _, change in rows)
-    ]
+    draw = partial(_draw_changes, rows=[(row.name, row.nearest) for row in served])
+    panels: list[Panel | None] = [Panel("similarity", f"similarity to {k} nearest", draw, 250)]
+    if any(row.ratio.after is not None for row in served):  # signed similarities have none
+        draw = partial(_draw_changes, rows=[(row.name, row.ratio) for row in served])
+        panels.append(Panel("similarity-ratio", "Similarity Ratio", draw, 250))
+    return panels
 
 
 def _draw_changes(axes: Axes, rows: Sequence[tuple[str, contents.Change]]) -> list[Marks]:
@@ -281,31 +291,22 @@ def _draw_changes(axes: Axes, rows: Sequence[tuple[str, contents.Change]]) -> li
     known = [(name, one) for name, one in rows if one.after is not None]
     known.sort(key=lambda pair: -(pair[1].after or 0.0))
     shown = thinned(known, MOST)
-    at = range(1, len(shown) + 1)
-    changes = [(x, one) for x, (_, one) in zip(at, shown, strict=True)]
-    both = [(x, one.before, one.after) for x, one in changes if one.before is not None]
-    if both:
-        x, low, high = zip(*both, strict=True)
-        axes.vlines(x, low, high, color=COLOUR[BEFORE], linewidth=1.2)
-        _rings(axes, x, low, s=12, linewidths=0.9, label="before")
+    at = np.arange(1, len(shown) + 1)
+    before, after, random = np.array([one for _, one in shown], float).T  # NaN for None
+    if np.isfinite(before).any():
+        axes.vlines(at, before, after, color=COLOUR[BEFORE], linewidth=1.2)
+        axes.scatter(at, before, s=12, linewidths=0.9, label="before", **RING)
+    drawn = axes.scatter(at, after, s=14, color=COLOUR[CHOSEN], label="after", zorder=4)
+    if np.isfinite(random).any():
+        axes.scatter(at, random, marker="_", s=18, color=SOFT, label="random choice")
     titles = []
     for name, one in shown:
-        figures = (("after", one.after), ("before", one.before), ("random choice", one.random))
-        more = [f"{word} {value:.3f}" for word, value in figures if value is not None]
+        words = zip(("before", "after", "random choice"), one, strict=True)
+        more = [f"{word} {value:.3f}" for word, value in words if value is not None]
         titles.append(f"{name}\n" + ", ".join(more))
-    reached = [one.after or 0.0 for _, one in shown]
-    after = axes.scatter(at, reached, s=14, color=COLOUR[CHOSEN], label="after", zorder=4)
-    drawn = [(x, one.random) for x, one in changes if one.random is not None]
-    if drawn:
-        x, y = zip(*drawn, strict=True)
-        axes.scatter(x, y, marker="_", s=18, color=SOFT, linewidths=1.2, label="random choice")
     _counted(axes, len(shown), "novel classes, highest first")
     _legend(axes)
-    return [Marks(after, titles)]
-
-
-def _rings(axes: Axes, x: Any, y: Any, **options: Any) -> Artist:
-    return axes.scatter(x, y, facecolors=PAPER, edgecolors=SOFT, **options)
+    return [Marks(drawn, titles)]
 
 
 def _ticks(axis: Any, count: int, **options: Any) -> None:
@@ -354,33 +355,34 @@ def _gains(stage: Stage) -> Panel:
     return Panel("gains", f"h gained, stage {stage.number}", draw, 210)
 
 
-def _bounds(stages: Sequence[Stage], references: Mapping[int, contents.Reference | None]) -> Panel:
+def _bounds(stages: Sequence[Stage], controls: Mapping[int, Control | None]) -> Panel:
     """Each selection's value, the proven bound, and what random choices reach."""
 
     def draw(axes: Axes) -> list[Marks]:
-        found = []
+        values, bounds, random = [], [], []
         for i, stage in enumerate(reversed(stages)):
-            selection, reference = stage.selection, references.get(stage.number)
-            label = (lambda text: text) if i == 0 else (lambda _: None)
-            if reference is not None:
-                mean = reference.control.mean
-                axes.plot([mean, selection.value], [i, i], color=COLOUR[BEFORE], lw=2, zorder=1)
-                look = {"s": 36, "linewidths": 1.4, "zorder": 2, "label": label("random choice")}
-                found.append(Marks(_rings(axes, mean, i, **look), [f"random choice {mean:.6f}"]))
-            value = axes.scatter(
-                selection.value, i, s=48, color=COLOUR[CHOSEN], label=label("this one"), zorder=3
-            )
-            found.append(Marks(value, [f"value {selection.value:.6f}"]))
+            selection, control = stage.selection, controls[stage.number]
+            values.append((selection.value, i))
             if selection.upper_bound is not None:
-                bound = axes.scatter(
-                    selection.upper_bound, i, marker="|", s=220, color=INK, linewidths=2,
-                    label=label("proven bound"), zorder=4,
-                )  # fmt: skip
-                found.append(Marks(bound, [f"proven bound {selection.upper_bound:.6f}"]))
+                bounds.append((selection.upper_bound, i))
+            if control is not None:
+                ends = [control.mean, selection.value]
+                axes.plot(ends, [i, i], color=COLOUR[BEFORE], linewidth=2, zorder=1)
+                random.append((control.mean, i))
             total = len(stage.before) + len(selection.indices)
             words = contents.gap_in_words(selection.gap)
             name = f"stage {stage.number}, {total} classes: {words}"
             axes.text(0, i + 0.26, name, transform=axes.get_yaxis_transform(), color=INK)
+        found = []
+        for places, word, look in (
+            (random, "random choice", {"s": 36, "zorder": 2, **RING}),
+            (values, "this one", {"s": 48, "zorder": 3, "color": COLOUR[CHOSEN]}),
+            (bounds, "proven bound", {"s": 220, "zorder": 4, "color": INK, "marker": "|"}),
+        ):
+            if places:
+                x, y = zip(*places, strict=True)
+                drawn = axes.scatter(x, y, label=word, linewidths=1.6, **look)
+                found.append(Marks(drawn, [f"{word} {value:.6f}" for value in x]))
         axes.set_ylim(-0.5, len(stages) - 0.35)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
@@ -413,17 +415,15 @@ def _accuracy(protocol: Protocol) -> Panel:
             axes.errorbar(at, means, widths, fmt=style[1:], color=colour, linewidth=1.4, label="_")
             artist = axes.scatter(
                 at, means, s=26, marker=style[0], color=inside, edgecolors=colour, linewidths=1.4,
-                label=printable(spaced(head)), zorder=4,
+                label=printable(head), zorder=4,
             )  # fmt: skip
-            titles = [f"{row.base_classes} base classes: {points(row.accuracy, digits=1)} %"
-                      for row in rows]  # fmt: skip
-            found.append(Marks(artist, [f"{spaced(head)}\n{title}" for title in titles]))
+            titles = [
+                f"{head}\n{row.base_classes} base classes: {points(row.accuracy, digits=1)} %"
+                for row in rows
+            ]
+            found.append(Marks(artist, titles))
         if protocol.ways:
-            axes.axhline(100 / protocol.ways, color=SOFT, linestyle=(0, (2, 4)), linewidth=1)
-            axes.annotate(
-                "chance", (1, 100 / protocol.ways), (0, 3), xycoords=("axes fraction", "data"),
-                textcoords="offset points", ha="right", color=SOFT,
-            )  # fmt: skip
+            axes.axhline(100 / protocol.ways, color=SOFT, linestyle=":", label="chance")
         axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
         axes.set_xlim(-0.4, len(sizes) - 0.6)
         axes.grid(axis="x", visible=False)
@@ -432,7 +432,7 @@ def _accuracy(protocol: Protocol) -> Panel:
         return found
 
     title = f"{protocol.title}, accuracy in %"
-    return Panel("accuracy", title, draw, 250 + 16 * (len(heads) // 3))
+    return Panel("accuracy", title, draw, 250 + 16 * (len(heads) // 2))
 
 
 def _methods(lines: Sequence[Line]) -> Panel | None:

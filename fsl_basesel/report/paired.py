@@ -23,7 +23,6 @@ COMPARISON = ("experiment", "domain", "setting", "m", "head", "shots")
 """Columns in which rows must agree to be compared; a column that is absent agrees with itself."""
 
 _WHOLE = ("m", "shots", "seed")
-_NUMBERS = (*_WHOLE, "accuracy")
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,8 @@ class Estimate:
 class Line:
     """A method in one comparison: a line of the table.
 
-    Attributes:
-        key: Values of the columns of `COMPARISON`.
-        label: Name of the method as shown.
-        accuracy: Mean accuracy over seeds.
-        difference: Accuracy minus that of the reference on the seeds both have; None for the
-            reference itself and where no seed is common.
+    `key` has the values of the columns of `COMPARISON`. `difference` is the accuracy minus that of
+    the reference on the seeds both have; None for the reference itself and where no seed is common.
     """
 
     key: dict[str, Any]
@@ -157,26 +152,20 @@ def summarise(rows: Iterable[Mapping[str, Any]]) -> list[Line]:
         seeds = comparisons.setdefault(key, {}).setdefault(row["label"], {})
         known = seeds.setdefault(row["seed"], row["accuracy"])
         if known != row["accuracy"]:
-            where = ", ".join(
-                f"{name}={value}" for name, value in zip(COMPARISON, key, strict=True)
-            )
+            where = ", ".join(f"{name}={row.get(name)}" for name in COMPARISON)
             raise InputError(
                 f"Expected one accuracy for {row['label']!r} and seed {row['seed']} ({where}) but "
                 f"got {known} and {row['accuracy']}; give each method its own label, or remove the "
                 "outdated row."
             )
-    return [
-        Line(
-            key=dict(zip(COMPARISON, key, strict=True)),
-            label=label,
-            accuracy=estimate(list(ours.values())),
-            difference=None
-            if label == REFERENCE
-            else paired_difference(ours, methods.get(REFERENCE, {})),
-        )
-        for key, methods in comparisons.items()
-        for label, ours in methods.items()
-    ]
+    lines = []
+    for key, methods in comparisons.items():
+        others = methods.get(REFERENCE, {})
+        for label, ours in methods.items():
+            difference = None if label == REFERENCE else paired_difference(ours, others)
+            named = dict(zip(COMPARISON, key, strict=True))
+            lines.append(Line(named, label, estimate(list(ours.values())), difference))
+    return lines
 
 
 def _parsed(raw: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -187,21 +176,15 @@ def _parsed(raw: Mapping[str, Any], number: int) -> dict[str, Any]:
                 f"Expected rows with a column {needed!r} but row {number} has "
                 f"{', '.join(map(str, raw)) or 'none'}."
             )
-    return {
-        name: _number(value, name, number) if name in _NUMBERS else value
-        for name, value in raw.items()
-    }
-
-
-def _number(value: Any, name: str, row: int) -> int | float | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"Expected a number in column {name!r} of row {row} but got {value!r}."
-        ) from error
-    if math.isnan(number):
-        return None
-    return int(number) if number.is_integer() and name in _WHOLE else number
+    row = dict(raw)
+    for name in (*_WHOLE, "accuracy"):
+        value = row.get(name)
+        try:
+            read = float(value) if value is not None and str(value).strip() else math.nan
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"Expected a number in column {name!r} of row {number} but got {value!r}."
+            ) from error
+        whole = int(read) if read.is_integer() and name in _WHOLE else read
+        row[name] = None if math.isnan(read) else whole
+    return row

@@ -9,14 +9,12 @@ are whole or not there: they are written beside their place and renamed.
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fsl_basesel.files.writing import load_npz, save_npz
 from fsl_basesel.problem import SelectionProblem
@@ -35,8 +33,6 @@ SIDE = 64
 BUDGET = 48 * 2**20
 """Bytes of all thumbnails together, at most: those of very many classes are smaller."""
 _CHUNK = 64
-
-
 KINDS = (("candidate", "candidates"), ("novel", "novel"))
 """How the arrays of both sides are called: `candidate_names` beside `candidates`."""
 
@@ -130,9 +126,7 @@ def save_classes(
     return save_npz(Path(folder) / classes_file(stage), None, **content)
 
 
-def load_classes(
-    path: str | os.PathLike[str],
-) -> tuple[ClassCentroids, ClassCentroids | None]:
+def load_classes(path: str | os.PathLike[str]) -> tuple[ClassCentroids, ClassCentroids | None]:
     """Read what `save_classes` wrote: the candidates, and the novel classes if there are any."""
     what = "a file written by `save_classes`"
     content = load_npz(path, None, ("candidates", "candidate_names"), what=what)
@@ -175,13 +169,14 @@ def save_pictures(
         >>> path.name, load_pictures(path).novel[novel.names[0]].shape
         ('pictures.npz', (28, 28))
     """
+    from fsl_basesel.data.datasets import fixed_random
+
     path = Path(folder) / PICTURES
-    identity = "|".join([pool.fingerprint, "" if novel is None else _fingerprint(novel)])
+    identity = "|".join(one.fingerprint for one in (pool, novel) if one is not None)
     if _identity(path) == identity:
         return path
-    with _random_state_kept():
-        shown = [_first_images(one) for one in (pool, novel) if one is not None]
-        content = _thumbnails(shown)
+    with fixed_random():  # images may be made with random transforms
+        content = _thumbnails([_first_images(one) for one in (pool, novel) if one is not None])
     if content is None:
         return None
     return save_npz(path, None, compress=True, identity=np.array(identity), **content)
@@ -191,14 +186,11 @@ def load_pictures(path: str | os.PathLike[str]) -> Pictures:
     """Read what `save_pictures` wrote."""
     what = "a file written by `save_pictures`"
     content = load_npz(path, None, ("candidates", "candidate_names"), what=what)
-    return Pictures(
-        *(
-            dict(zip(content[f"{kind}_names"].tolist(), content[key], strict=True))
-            if key in content
-            else {}
-            for kind, key in KINDS
-        )
-    )
+    sides: list[dict[str, np.ndarray]] = [{}, {}]
+    for side, (kind, key) in zip(sides, KINDS, strict=True):
+        if key in content:
+            side |= zip(content[f"{kind}_names"].tolist(), content[key], strict=True)
+    return Pictures(*sides)
 
 
 def _first_images(classes: NovelTask | ClassPool) -> ImageSet:
@@ -211,11 +203,6 @@ def _first_images(classes: NovelTask | ClassPool) -> ImageSet:
     return ImageSet(classes.source, numbers, np.zeros_like(numbers), numbers)
 
 
-def _fingerprint(novel: NovelTask | ClassPool) -> str:
-    parts = (novel.source.fingerprint, getattr(novel, "seed", ""), getattr(novel, "repeat", ""))
-    return "/".join(map(str, parts))
-
-
 def _identity(path: Path) -> str | None:
     """Which classes the file at `path` shows; None if it is absent or damaged."""
     try:
@@ -225,23 +212,9 @@ def _identity(path: Path) -> str | None:
         return None
 
 
-@contextmanager
-def _random_state_kept() -> Iterator[None]:
-    """Images may be made with random transforms; a run must not depend on their being shown."""
-    import torch
-
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
-
-
 def _thumbnails(shown: list[ImageSet]) -> dict[str, np.ndarray] | None:
     """Arrays of `pictures.npz`; None where the first class of a set has no image to show."""
-    total, side = sum(map(len, shown)), 0
+    side = 0
     content: dict[str, np.ndarray] = {}
     for (kind, key), images in zip(KINDS, shown, strict=False):
         names, pictures = [], []
@@ -249,20 +222,14 @@ def _thumbnails(shown: list[ImageSet]) -> dict[str, np.ndarray] | None:
             for number, picture in _read(images, range(start, min(start + _CHUNK, len(images)))):
                 if picture.dim() != 3 or min(picture.shape) < 1:
                     return None  # feature vectors
-                side = side or min(*picture.shape[1:], SIDE, _affordable(total))
+                side = side or min(*picture.shape[1:], SIDE, _affordable(sum(map(len, shown))))
                 names.append(images.source.names[images.classes[number]])
                 pictures.append(_thumbnail(picture, side))
-        stack = same_channels(pictures)
-        content[key] = np.stack(stack) if stack else np.zeros((0, 1, 1), np.uint8)
+        mode = "L" if all(one.mode == "L" for one in pictures) else "RGB"
+        same = [np.asarray(one.convert(mode)) for one in pictures]
+        content[key] = np.stack(same) if same else np.zeros((0, 1, 1), np.uint8)
         content[f"{kind}_names"] = np.array(names, np.str_)
     return content
-
-
-def same_channels(pictures: list[np.ndarray]) -> list[np.ndarray]:
-    """All pictures grey, or all in colour."""
-    if all(one.ndim == 2 for one in pictures):
-        return pictures
-    return [np.repeat(one[..., None], 3, 2) if one.ndim == 2 else one for one in pictures]
 
 
 def _affordable(count: int) -> int:
@@ -271,34 +238,21 @@ def _affordable(count: int) -> int:
 
 
 def _read(images: ImageSet, numbers: range) -> list[tuple[int, torch.Tensor]]:
-    """These images; one by one, without those that cannot be read, where a batch fails."""
+    """These images; where they make no batch, one by one without those that cannot be read."""
     try:
-        return list(zip(numbers, images.batch(list(numbers))[0], strict=True))
-    except Exception:
-        found = []
-        for number in numbers:
-            try:
-                found.append((number, images.batch([number])[0][0]))
-            except Exception:  # a report without a thumbnail is better than a run that ends
-                continue
-        return found
+        return list(zip(numbers, images.batch(numbers)[0], strict=True))
+    except Exception:  # a report without a thumbnail is better than a run that ends
+        halves = (numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :])
+        return [one for half in halves for one in _read(images, half)] if len(numbers) > 1 else []
 
 
-def _thumbnail(picture: torch.Tensor, side: int) -> np.ndarray:
-    """A `[C, H, W]` image as bytes, its middle square brought to `side`."""
+def _thumbnail(picture: torch.Tensor, side: int) -> Image.Image:
+    """A `[C, H, W]` image in grey or colour, its middle square brought to `side`."""
     array = picture.numpy()
-    channels, height, width = array.shape
-    array = array[:3] if channels >= 3 else array[:1]
     low, high = float(array.min()), float(array.max())
     if low < 0 or high > 1:  # normalised for a network, or counted in bytes
         array = (array - low) / max(high - low, 1e-12)
-    square = min(height, width)
-    top, left = (height - square) // 2, (width - square) // 2
-    array = array[:, top : top + square, left : left + square]
     levels = np.rint(array * 255).astype(np.uint8)
-    levels = levels[0] if len(levels) == 1 else np.ascontiguousarray(levels.transpose(1, 2, 0))
-    if square == side:
-        return levels
+    levels = levels[0] if len(levels) < 3 else np.ascontiguousarray(levels[:3].transpose(1, 2, 0))
     # Pillow, not torch: its threads would take longer to start than one picture takes.
-    small = Image.fromarray(levels).resize((side, side), Image.Resampling.BILINEAR)
-    return np.asarray(small)
+    return ImageOps.fit(Image.fromarray(levels), (side, side), Image.Resampling.BILINEAR)

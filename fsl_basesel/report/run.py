@@ -13,20 +13,11 @@ from typing import Any
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import reading
 from fsl_basesel.problem import SelectionProblem
+from fsl_basesel.report import record
 from fsl_basesel.report.paired import Estimate, Line, summarise
-from fsl_basesel.report.record import (
-    PICTURES,
-    Pictures,
-    classes_file,
-    load_classes,
-    load_pictures,
-    load_problem,
-    problem_file,
-)
 from fsl_basesel.selection import Selection
 from fsl_basesel.similarity import ClassCentroids
 
-PROTOCOL = ("ways", "shots", "episodes")
 QUEUE = "classes-to-label.json"
 """The queue of a run in which people label the chosen classes; see `LabellingQueue`."""
 
@@ -36,14 +27,10 @@ UNKNOWN = ("not known yet",)
 
 @dataclass(frozen=True)
 class Stage:
-    """One selection of a run.
+    """One selection of a run, numbered from 1, with what it was chosen from if that was saved.
 
-    Attributes:
-        number: From 1.
-        selection: What was chosen.
-        candidates: Centroids of the candidates it was made with, None if they were not saved.
-        novel: Those of the novel classes, None in General Selection too.
-        problem: What it was chosen from, if that was saved.
+    `candidates` and `novel` are the centroids it was made with; `novel` is None in General
+    Selection too.
     """
 
     number: int
@@ -108,7 +95,7 @@ class Run:
 
     name: str
     stages: list[Stage]
-    pictures: Pictures | None = None
+    pictures: record.Pictures | None = None
     protocols: list[Protocol] = field(default_factory=list)
     methods: list[Line] = field(default_factory=list)
     configuration: tuple[str, str] | None = None
@@ -146,11 +133,11 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
             "selection.json or results.csv; name the folder of a run of `fsl-basesel fit`, or save "
             "one there with `fsl-basesel select ... --out FOLDER/selection.json`."
         )
-    pictures = path / PICTURES
+    pictures = path / record.PICTURES
     return Run(
         name=path.resolve().name or str(path),
         stages=stages,
-        pictures=load_pictures(pictures) if pictures.is_file() else None,
+        pictures=record.load_pictures(pictures) if pictures.is_file() else None,
         protocols=protocols,
         methods=methods,
         configuration=_configuration(path),
@@ -162,32 +149,26 @@ def _waiting(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     keys = ("class", "folder", "images", "needed")
-    try:
+    with reading(file, "a list of classes to label"):
         content = json.loads(file.read_text("utf-8", "replace"))
         return [{key: entry[key] for key in keys} for entry in content["waiting"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"Expected {str(file)!r} to list classes to label but it could not be read "
-            f"({type(error).__name__}: {error}); repair or remove it."
-        ) from error
 
 
 def _selection_files(path: Path) -> list[tuple[int, Path]]:
     """The selections of the stages, else the only one."""
-    files = path.glob("selection-stage-*.json")
-    found = ((re.fullmatch(r"selection-stage-(\d+)\.json", file.name), file) for file in files)
-    numbered = [(int(match[1]), file) for match, file in found if match]
-    if numbered:
-        return sorted(numbered)
+    numbered = []
+    for file in path.glob("selection-stage-*.json"):
+        if match := re.fullmatch(r"selection-stage-(\d+)\.json", file.name):
+            numbered.append((int(match[1]), file))
     usual = path / "selection.json"
-    return [(1, usual)] if usual.is_file() else []
+    return sorted(numbered) or ([(1, usual)] if usual.is_file() else [])
 
 
 def _stage(path: Path, number: int, file: Path) -> Stage:
     selection = Selection.load(file)
-    classes, problem = path / classes_file(number), path / problem_file(number)
-    candidates, novel = load_classes(classes) if classes.is_file() else (None, None)
-    known = load_problem(problem, selection) if problem.is_file() else None
+    classes, problem = path / record.classes_file(number), path / record.problem_file(number)
+    candidates, novel = record.load_classes(classes) if classes.is_file() else (None, None)
+    known = record.load_problem(problem, selection) if problem.is_file() else None
     return Stage(number, selection, candidates, novel, known)
 
 
@@ -198,14 +179,13 @@ def _protocol(file: Path) -> Protocol | None:
     if not rows:
         return None
     with reading(file, "written by NovelEvaluation"):
-        ways, shots, episodes = (int(rows[0].get(name) or 0) for name in PROTOCOL)
+        made = [int(rows[0].get(name) or 0) for name in ("ways", "shots", "episodes")]
         for row in rows:
             stage, count = int(row["stage"]), int(row.get("episodes") or 0)
             found = Estimate(count, float(row["accuracy"]), float(row["ci95"]))
-            latest[stage, row["head"]] = Accuracy(
-                row["head"], stage, int(row["base_classes"]), found
-            )
-    return Protocol(ways, shots, episodes, list(latest.values()))
+            size = int(row["base_classes"])
+            latest[stage, row["head"]] = Accuracy(row["head"], stage, size, found)
+    return Protocol(*made, list(latest.values()))
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
@@ -215,12 +195,9 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 def _configuration(path: Path) -> tuple[str, str] | None:
     """Name and text of the settings; those of the last start where there were several."""
-
-    def start(file: Path) -> int:
-        return int(re.sub(r"\D", "", file.parent.name) or 0)
-
-    starts = sorted(path.glob("metrics/version_*/config.yaml"), key=start)
-    for file in [path / "settings.yaml", path / "config.yaml", *reversed(starts)]:
+    starts = path.glob("metrics/version_*/config.yaml")
+    latest = sorted(starts, key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in [path / "settings.yaml", path / "config.yaml", *latest]:
         if file.is_file():
             text = file.read_text(encoding="utf-8", errors="replace")
             return str(file.relative_to(path)), text

@@ -6,24 +6,23 @@ The page can choose again under other limits; "Save" writes them as `docs/budget
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import base64
+from collections import Counter
 from importlib.resources import files
-from itertools import count as counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup
 
 import fsl_basesel
-from fsl_basesel.controls import doubts
+from fsl_basesel.controls import Control, doubts
+from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report import content as contents
 from fsl_basesel.report import figures
 from fsl_basesel.report.atlas import Atlas
-from fsl_basesel.report.content import Content, content_of, count, printable, short, thinned
-from fsl_basesel.report.page.deciding import deciding
+from fsl_basesel.report.content import RANDOM_DRAWS, content_of, count, printable, thinned
 from fsl_basesel.report.paired import REFERENCE, points
 from fsl_basesel.report.run import Run, Stage
-from fsl_basesel.report.svg import svg
 from fsl_basesel.selection import Selection
 
 if TYPE_CHECKING:
@@ -31,7 +30,9 @@ if TYPE_CHECKING:
 
 CARDS, CARDS_OPEN = 200, 24
 """Novel classes shown with their neighbours, at most, and those shown at once."""
-SCRIPTS = ("choose.js", "decide.js", "page.js")
+LARGEST, MOST = 5000 * 500, 10_000
+"""Similarities and candidates of a page that can choose; larger problems are only shown."""
+SCRIPTS = ("choose.js", "page.js", "decide.js")
 PARTS = {
     "chosen": "Chosen classes",
     "classes": "The class map",
@@ -53,16 +54,7 @@ def html_table(selection: Selection) -> str:
 
 def html_page(run: Run) -> str:
     """The report of a run as one HTML page."""
-    names = (f"chart{i}" for i in counter())
-    functions = {
-        "svg": lambda panel: Markup(svg(panel, next(names))),
-        "points": points,
-        "count": count,
-        "spaced": contents.spaced,
-        "gap_in_words": contents.gap_in_words,
-        "comparison_title": contents.comparison_title,
-    }
-    return _template("page.html").render(**functions, **_shown(content_of(run))) + "\n"
+    return _template("page.html").render(_shown(content_of(run))) + "\n"
 
 
 def _template(name: str) -> Template:
@@ -73,7 +65,7 @@ def _template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
-        finalize=_finalize,
+        finalize=lambda value: printable(value) if type(value) is str else value,  # not markup
     )
     return environment.from_string(_file(name))
 
@@ -82,31 +74,25 @@ def _file(name: str) -> str:
     return files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _finalize(value: object) -> object:
-    """What the template prints: text without control characters."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else printable(value)
-
-
-def _shown(content: Content) -> dict[str, Any]:
-    """Numbers and charts."""
-    from jinja2.utils import htmlsafe_json_dumps
-
-    run, served = content.run, content.served
-    last = run.last
+def _shown(content: contents.Content) -> dict[str, Any]:
+    """Numbers, charts and functions of the template."""
+    run, last, served = content.run, content.run.last, content.served
     first = [name for stage in reversed(run.stages) for name in stage.selection.names]
     atlas = Atlas(run.pictures, first + [name for row in served for name, _ in row.neighbours])
     cards = thinned(sorted(served, key=lambda row: row.nearest.after or 0.0), CARDS)
     facts: dict[str, Any] = {}
     reasons: list[str] = []
     if last is not None:
-        reference, problem = content.references[last.number], content.problems[last.number]
-        control = None if reference is None else reference.control
-        facts = deciding(last, problem, control, atlas)
+        control, problem = content.controls[last.number], content.problems[last.number]
+        facts = _deciding(last, problem, control, atlas)
         if problem is not None and control is not None:
             reasons = doubts(problem, last.selection, control)
-    kinds = [] if content.map is None else [point.kind for point in content.map.points]
-    return {
-        "run": run,
+    return content._asdict() | {
+        "svg": lambda panel: Markup(figures.svg(panel)),
+        "points": points,
+        "count": count,
+        "gap_in_words": contents.gap_in_words,
+        "comparison_title": contents.comparison_title,
         "last": last,
         "settings": {} if last is None else last.selection.hyperparameters,
         "atlas": atlas,
@@ -114,44 +100,67 @@ def _shown(content: Content) -> dict[str, Any]:
         "script": Markup("".join(_file(name) for name in SCRIPTS)),
         "deciding": facts,
         "doubts": reasons,
-        "deciding_json": htmlsafe_json_dumps(facts, dumps=_compact),
-        "earlier": [] if last is None else _earlier(last),
         "version": fsl_basesel.__version__,
         "parts": PARTS,
         "panels": figures.all_panels(content, atlas.where),
-        "map": content.map,
-        "kinds": {kind: kinds.count(kind) for kind in contents.KINDS if kind in kinds},
-        "served": served,
-        "draws": (contents.RANDOM_DRAWS, contents.RATIO_DRAWS),
+        "kinds": Counter(point.kind for point in content.map.points) if content.map else {},
+        "draws": (RANDOM_DRAWS, contents.RATIO_DRAWS),
         "most": figures.MOST,
         "cards": cards,
         "cards_open": CARDS_OPEN,
-        "pictured": any(
-            atlas.where(row.name, last is not None and not last.general) for row in cards
-        ),
-        "short": _shorter(last),
-        "references": content.references,
-        "comparisons": content.comparisons,
         "reference": REFERENCE,
     }
 
 
-def _compact(value: Any, **options: Any) -> str:
-    return printable(json.dumps(value, separators=(",", ":"), ensure_ascii=False, **options))
+def _deciding(
+    stage: Stage, problem: SelectionProblem | None, control: Control | None, atlas: Atlas
+) -> dict[str, Any]:
+    """What `decide.js` reads: the selection of a stage, its problem, what random sets reach."""
+    selection = stage.selection
+    facts: dict[str, Any] = {
+        "value": selection.value,
+        "bound": selection.upper_bound,
+        "gap": selection.gap,
+        "cost": None,
+    }
+    if control is not None:
+        facts["random"] = {"mean": control.mean, "best": control.best, "draws": RANDOM_DRAWS}
+    if problem is not None and fits(problem):
+        facts |= _whole(stage, problem)
+    else:
+        novel = [row.name for row in selection.explanation.novel]
+        number = {name: n for n, name in enumerate(novel)}
+        chosen = selection.explanation.chosen
+        facts |= {
+            "names": selection.names,
+            "novel": novel,
+            "chosen": list(range(len(selection.names))),
+            "gains": [row.gain for row in chosen],
+            "serves": [[number[name] for name in row.serves] for row in chosen],
+        }
+    pictures = [atlas.where(name, False) for name in facts["names"]]
+    return facts | {"pictures": pictures, "pictured": any(pictures)}
 
 
-def _earlier(last: Stage) -> list[str]:
-    """Names of the classes that were there before the last selection, where they are known."""
-    names = last.candidates.names if last.candidates is not None else ()
-    return [names[u] for u in last.before] if names else []
+def fits(problem: SelectionProblem) -> bool:
+    """Whether a page can hold the problem and choose again quickly."""
+    size = problem.n_candidates * problem.n_novel
+    return size <= LARGEST and problem.n_candidates <= MOST
 
 
-def _shorter(last: Stage | None) -> Callable[[str, bool], str]:
-    """A function from (name, whether novel) to the name without its family."""
-    family: dict[tuple[bool, str], str] = {}
-    both = () if last is None else ((True, last.novel), (False, last.candidates))
-    for novel, classes in both:
-        if classes is not None and classes.groups is not None:
-            pairs = zip(classes.names, classes.groups, strict=True)
-            family.update({(novel, name): group for name, group in pairs})
-    return lambda name, novel: short(name, family.get((novel, name), ""))
+def _whole(stage: Stage, problem: SelectionProblem) -> dict[str, Any]:
+    """The problem itself, its similarities in single precision."""
+    matrix = np.ascontiguousarray(np.asarray(problem.similarity).T, "<f4")
+    single = SelectionProblem(matrix.T, m=problem.m, k=problem.k, weights=problem.weights)
+    groups = stage.candidates.groups if stage.candidates is not None else None
+    same = ("names", "selected", "m", "k", "lam", "mu", "floor", "budget", "exclude", "include")
+    same += ("at_most", "at_least")
+    return {name: getattr(problem, name) for name in same} | {
+        "novel": problem.novel_names,
+        "similarity": base64.b64encode(matrix.tobytes()).decode("ascii"),
+        "means": single.column_means.tolist() if problem.lam else None,
+        "weights": None if problem.weights is None else problem.row_weights.tolist(),
+        "cost": None if problem.cost is None else problem.cost.tolist(),
+        "groups": problem.groups or groups,
+        "chosen": stage.selection.indices,
+    }

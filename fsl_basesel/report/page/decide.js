@@ -6,26 +6,21 @@
   const source = document.getElementById("problem");
   if (!source) return;
   const data = JSON.parse(source.textContent);
-  const { choose, contradiction, depthOf, excess, modularOf, stateOf, valueOf, valuesAt, insert } = globalThis.chooser;
+  const { Chooser, valuesAt } = globalThis.chooser;
   const MOST_ROWS = 200; // candidates listed at once
   const MOST_NAMES = 6; // novel classes named in a cell
 
-  /** Numbers from base64. */
-  const numbers = (text, Kind) => {
-    const letters = atob(text);
-    const bytes = new Uint8Array(letters.length);
-    for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
-    return new Kind(bytes.buffer);
-  };
-
-  const able = data.similarity !== null;
+  const able = Boolean(data.similarity);
   const rows = data.novel.length;
   const candidates = data.names.length;
+  const letters = atob(data.similarity || "");
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
   /** @type {import("./choose.js").Problem} */
   const problem = {
     candidates,
     rows,
-    similarity: able ? numbers(data.similarity, Float32Array) : new Float32Array(0),
+    similarity: new Float32Array(bytes.buffer),
     weights: data.weights ? Float64Array.from(data.weights) : new Float64Array(rows).fill(1),
     means: Float64Array.from(data.means || []),
     cost: data.cost && Float64Array.from(data.cost),
@@ -35,8 +30,6 @@
     mu: data.mu,
     floor: data.floor,
   };
-  const shown = data.shown || data.names; // names without their group, which stands beside them
-  const novel = data.novel_shown || data.novel;
   const there = new Set(problem.selected);
   const free = candidates - there.size;
 
@@ -69,15 +62,13 @@
   });
 
   /** A choice with its reasons: whom each class serves, its gain, what every novel class gets. */
-  const explained = (indices, m) => {
-    const modular = modularOf(problem, m);
-    const depth = depthOf(problem);
-    const state = stateOf(problem, problem.selected, depth);
+  const explained = (chooser, indices) => {
+    const { depth } = chooser;
+    const state = chooser.stateOf(problem.selected);
     const gains = new Map();
     for (const u of indices) {
-      const kth = valuesAt(state, depth - 1);
-      gains.set(u, excess(problem, u, kth) / (rows * problem.k) - modular[u]);
-      insert(problem, state, u);
+      gains.set(u, chooser.gain(u, valuesAt(state, depth - 1)));
+      chooser.insert(state, u);
     }
     const serves = new Map(indices.map((u) => [u, []]));
     const nearest = new Float64Array(rows);
@@ -90,28 +81,26 @@
       nearest[n] /= Math.max(1, count);
     }
     for (const list of serves.values()) list.sort((a, b) => b.similarity - a.similarity);
+    const kth = valuesAt(state, depth - 1);
     return {
       indices,
-      gains,
       serves,
       nearest,
-      kth: valuesAt(state, depth - 1),
-      modular,
-      value: valueOf(problem, [...problem.selected, ...indices], modular),
+      gainOf: (u) => gains.get(u) ?? chooser.gain(u, kth),
+      value: chooser.value([...problem.selected, ...indices]),
       spent: problem.cost ? indices.reduce((sum, u) => sum + problem.cost[u], 0) : indices.length,
     };
   };
 
-  /** The choice of a problem that is too large for the page, or not known: as Python explained it. */
-  const told = () => ({
-    indices: data.chosen,
-    gains: new Map(data.chosen.map((u, i) => [u, data.gains[i]])),
-    serves: new Map(data.chosen.map((u, i) => [u, data.serves[i].map((n) => ({ n }))])),
-    nearest: new Float64Array(rows),
-    value: data.value,
-  });
-
-  const original = able ? explained(data.chosen, first.m) : told();
+  const original = able
+    ? explained(new Chooser(problem, forChooser()), data.chosen)
+    : {
+        // Too large for the page, or not known: as Python explained it.
+        indices: data.chosen,
+        serves: new Map(data.chosen.map((u, i) => [u, data.serves[i].map((n) => ({ n }))])),
+        gainOf: (u) => data.gains[u],
+        value: data.value,
+      };
   let now = original;
   let fault = ""; // why no choice keeps to the limits
   let order = { key: "rank", up: true };
@@ -127,7 +116,7 @@
     (limits.budget === null ? limits.m === original.indices.length : limits.m >= original.indices.length) &&
     (limits.budget === null || original.spent <= limits.budget * (1 + 1e-12)) &&
     original.indices.every((u) => !limits.exclude.has(u)) &&
-    [...limits.include].every((u) => original.gains.has(u)) &&
+    [...limits.include].every((u) => original.indices.includes(u)) &&
     labels.every((_, g) => {
       const count = original.indices.filter((u) => group[u] === g).length;
       const [most, least] = [perGroup(limits.at_most, Infinity)[g], perGroup(limits.at_least, 0)[g]];
@@ -144,12 +133,8 @@
       ? limits.budget === null || (!problem.lam && !problem.mu)
       : limits.budget !== null && limits.budget <= first.budget) &&
     (limits.m === first.m || (limits.m < first.m && !problem.lam && !problem.mu));
-  const changed = () =>
-    ["m", "budget", "at_most", "at_least"].some((name) => limits[name] !== first[name]) ||
-    limits.exclude.size !== first.exclude.size ||
-    limits.include.size !== first.include.size ||
-    !within(first.exclude, limits.exclude) ||
-    !within(first.include, limits.include);
+  const asText = ({ exclude, include, ...rest }) => JSON.stringify([rest, ...[exclude, include].map((one) => [...one].sort())]);
+  const changed = () => asText(limits) !== asText(first);
 
   // ---------------------------------------------------------------- the table
   const $ = (id) => document.getElementById(id);
@@ -157,25 +142,9 @@
   const search = /** @type {HTMLInputElement} */ ($("search"));
   const view = /** @type {HTMLSelectElement} */ ($("view"));
 
-  const text = (name, words, kind) => {
-    const element = document.createElement(name);
-    element.textContent = words;
-    if (kind) element.className = kind;
-    return element;
-  };
-
-  const picture = (u) => {
-    const element = text("span", "", `pic base${data.pictures[u] ? "" : " none"}`);
-    const [column, row] = (data.pictures[u] || "0 0").split(" ");
-    element.style.setProperty("--c", column);
-    element.style.setProperty("--r", row);
-    element.setAttribute("aria-hidden", "true");
-    return element;
-  };
-
   /** A button that stays pressed. */
   const toggle = (words, what, u, set, other) => {
-    const button = text("button", words, `toggle ${what}`);
+    const button = make("button", words, `toggle ${what}`);
     button.type = "button";
     button.dataset.u = String(u);
     button.setAttribute("aria-pressed", String(set.has(u)));
@@ -198,25 +167,25 @@
 
   const rowOf = (u) => {
     const rank = now.indices.indexOf(u);
-    const served = (now.serves.get(u) || []).map(({ n }) => novel[n]);
-    const row = document.createElement("tr");
+    const served = (now.serves.get(u) || []).map(({ n }) => data.novel[n]);
+    const row = make("tr");
     row.dataset.u = String(u);
     if (rank < 0) row.className = limits.exclude.has(u) ? "vetoed" : "outside";
-    const name = text("td", "", "name");
-    const words = document.createElement("span");
-    words.append(text("bdi", shown[u]));
-    if (data.groups) words.append(text("small", data.groups[u]));
-    if (data.pictured) name.append(picture(u));
+    const name = make("td", "", "name");
+    const words = make("span");
+    words.append(make("bdi", data.names[u]));
+    if (data.groups) words.append(make("small", data.groups[u]));
+    if (data.pictured) name.append(thumbnail(data.pictures[u]));
     name.append(words);
-    const gain = rank < 0 ? excess(problem, u, now.kth) / (rows * problem.k) - now.modular[u] : now.gains.get(u);
-    const cells = [text("td", rank < 0 ? "–" : String(rank + 1), "n rank"), name];
-    cells.push(text("td", rank < 0 ? `(${figure(gain)})` : figure(gain), "n"));
-    const serves = text("td", "", "serves");
-    if (rank >= 0) serves.append(text("b", String(served.length)), text("bdi", some(served, MOST_NAMES)));
+    const gain = now.gainOf(u);
+    const cells = [make("td", rank < 0 ? "–" : String(rank + 1), "n rank"), name];
+    cells.push(make("td", rank < 0 ? `(${figure(gain)})` : figure(gain), "n"));
+    const serves = make("td", "", "serves");
+    if (rank >= 0) serves.append(make("b", String(served.length)), make("bdi", some(served, MOST_NAMES)));
     serves.title = served.join(", ");
     cells.push(serves);
-    if (problem.cost) cells.push(text("td", price(problem.cost[u]), "n"));
-    const actions = text("td", "", "actions");
+    if (problem.cost) cells.push(make("td", price(problem.cost[u]), "n"));
+    const actions = make("td", "", "actions");
     if (!there.has(u)) {
       actions.append(
         toggle("Veto", "veto", u, limits.exclude, limits.include),
@@ -243,7 +212,7 @@
     const keys = {
       rank: (u) => (chosen.has(u) ? now.indices.indexOf(u) : candidates + u),
       name: (u) => data.names[u],
-      gain: (u) => (chosen.has(u) ? now.gains.get(u) : -Infinity),
+      gain: (u) => (chosen.has(u) ? now.gainOf(u) : -Infinity),
       serves: (u) => (now.serves.get(u) || []).length,
       cost: (u) => (problem.cost ? problem.cost[u] : 0),
     };
@@ -263,9 +232,8 @@
     $("listed").textContent =
       more > 0 ? `${MOST_ROWS} of ${found.length} classes are listed; search for others.` : `${found.length} listed`;
     for (const head of document.querySelectorAll("#choice th[data-key]")) {
-      const mine = head.dataset.key === order.key;
-      if (mine) head.setAttribute("aria-sort", order.up ? "ascending" : "descending");
-      else head.removeAttribute("aria-sort");
+      const direction = order.up ? "ascending" : "descending";
+      head.ariaSort = head.dataset.key === order.key ? direction : null;
     }
   };
 
@@ -290,15 +258,15 @@
     const [low, high] = [Math.min(...all), Math.max(...all)];
     $("track").replaceChildren(
       ...points.map(([kind, at]) => {
-        const mark = text("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`);
+        const mark = make("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`);
         mark.style.left = `${high > low ? (100 * (at - low)) / (high - low) : 50}%`;
         return mark;
       }),
     );
     $("track-key").replaceChildren(
       ...points.map(([kind, at, words]) => {
-        const item = text("li", "");
-        item.append(text("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`), text("b", at.toFixed(6)), text("span", words));
+        const item = make("li", "");
+        item.append(make("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`), make("b", at.toFixed(6)), make("span", words));
         return item;
       }),
     );
@@ -333,24 +301,24 @@
     }
     worse.sort((a, b) => a.change - b.change);
     const list = (title, items) => {
-      const element = document.createElement("div");
-      element.append(text("h3", title));
-      const names = document.createElement("ul");
-      names.append(...items.slice(0, 8).map((words) => { const item = text("li", ""); item.append(text("bdi", words[0]), text("span", words[1])); return item; }));
-      if (items.length > 8) names.append(text("li", `and ${items.length - 8} more`));
+      const element = make("div");
+      element.append(make("h3", title));
+      const names = make("ul");
+      names.append(...items.slice(0, 8).map((words) => { const item = make("li", ""); item.append(make("bdi", words[0]), make("span", words[1])); return item; }));
+      if (items.length > 8) names.append(make("li", `and ${items.length - 8} more`));
       element.append(names);
       return element;
     };
     const parts = [];
-    if (into.length) parts.push(list(`${into.length} in`, into.map((u) => [shown[u], ""])));
-    if (out.length) parts.push(list(`${out.length} out`, out.map((u) => [shown[u], ""])));
+    if (into.length) parts.push(list(`${into.length} in`, into.map((u) => [data.names[u], ""])));
+    if (out.length) parts.push(list(`${out.length} out`, out.map((u) => [data.names[u], ""])));
     if (worse.length) {
-      const lines = worse.map(({ n }) => [novel[n], ` ${original.nearest[n].toFixed(4)} → ${now.nearest[n].toFixed(4)}`]);
+      const lines = worse.map(({ n }) => [data.novel[n], ` ${original.nearest[n].toFixed(4)} → ${now.nearest[n].toFixed(4)}`]);
       parts.push(list(`${worse.length} of ${rows} novel classes are served worse${better ? `, ${better} better` : ""}`, lines));
     } else if (better) parts.push(list(`${better} of ${rows} novel classes are served better, none worse`, []));
     $("changes").hidden = !changed();
     const words = now === original ? "The original choice keeps to these limits and nothing better was found: it stays." : "";
-    $("changes").replaceChildren(...(words ? [text("p", words)] : []), ...parts);
+    $("changes").replaceChildren(...(words ? [make("p", words)] : []), ...parts);
   };
 
   const render = (focus) => {
@@ -374,27 +342,29 @@
 
   /** Choose again under the limits of now. */
   const again = (focus) => {
-    const began = performance.now();
     limits.m = Math.max(limits.include.size, Math.min(limits.m, free - limits.exclude.size));
-    fault = contradiction(problem, forChooser());
+    const chooser = new Chooser(problem, forChooser());
+    fault = chooser.contradiction();
     if (!fault) now = original;
     if (!fault && changed()) {
-      const found = explained(choose(problem, forChooser()), limits.m);
+      const found = explained(chooser, chooser.choose());
       if (!originalFits() || found.value > original.value) now = found;
     }
     render(focus);
-    document.dispatchEvent(new CustomEvent("chosen", { detail: { milliseconds: performance.now() - began, indices: now.indices } }));
   };
 
   // ---------------------------------------------------------------- controls
   let waiting = 0;
+  const soon = () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => again());
+  };
   for (const id of ["m", "m-number"]) {
     $(id).addEventListener("input", (event) => {
       const asked = Number(event.target.value);
       if (!Number.isInteger(asked) || event.target.value === "") return;
       limits.m = asked;
-      cancelAnimationFrame(waiting);
-      waiting = requestAnimationFrame(() => again());
+      soon();
     });
   }
   /** A field that may be empty: no limit. */
@@ -406,8 +376,7 @@
     $(id).step = whole ? "1" : "any";
     $(id).addEventListener("input", (event) => {
       limits.budget = asked(event.target);
-      cancelAnimationFrame(waiting);
-      waiting = requestAnimationFrame(() => again());
+      soon();
     });
   }
   for (const name of ["at_most", "at_least"]) {
@@ -425,36 +394,29 @@
   search.addEventListener("input", renderTable);
   view.addEventListener("change", renderTable);
   for (const head of document.querySelectorAll("#choice th[data-key]")) {
-    const button = text("button", head.textContent);
-    button.type = "button";
-    head.replaceChildren(button);
-    button.addEventListener("click", () => {
+    sortsBy(head, () => {
       const { key } = head.dataset;
       order = { key, up: order.key === key ? !order.up : key === "rank" || key === "name" };
       renderTable();
     });
   }
 
-  /** Rows of what is chosen, for other programs. */
-  const table = () => now.indices.map((u, rank) => ({
-    rank: rank + 1,
-    class: data.names[u],
-    gain: now.gains.get(u),
-    serves: now.serves.get(u).map(({ n }) => data.novel[n]).join("; "),
-    ...(problem.cost ? { cost: problem.cost[u] } : {}),
-  }));
-  const quoted = (cell) => (/[",\n\r]/.test(String(cell)) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell));
+  /** What is chosen, for other programs. */
   const csv = () => {
-    const lines = table();
+    const lines = now.indices.map((u, rank) => {
+      const serves = now.serves.get(u).map(({ n }) => data.novel[n]).join("; ");
+      return [rank + 1, data.names[u], now.gainOf(u), serves, ...(problem.cost ? [problem.cost[u]] : [])];
+    });
     const heads = ["rank", "class", "gain", "serves", ...(problem.cost ? ["cost"] : [])];
-    return [heads, ...lines.map((line) => heads.map((head) => line[head]))].map((cells) => cells.map(quoted).join(",")).join("\n") + "\n";
+    const quoted = (cell) => (/[",\n\r]/.test(String(cell)) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell));
+    return [heads, ...lines].map((cells) => cells.map(quoted).join(",")).join("\n") + "\n";
   };
   const copy = async (words, button) => {
     const before = button.textContent;
     try {
       await navigator.clipboard.writeText(words);
     } catch {
-      const area = document.createElement("textarea"); // where the clipboard is not open to pages
+      const area = make("textarea"); // where the clipboard is not open to pages
       area.value = words;
       document.body.append(area);
       area.select();
@@ -466,7 +428,6 @@
   };
   $("copy-text").addEventListener("click", (event) => copy(now.indices.map((u) => data.names[u]).join("\n") + "\n", event.currentTarget));
   $("copy-csv").addEventListener("click", (event) => copy(csv(), event.currentTarget));
-  $("print").addEventListener("click", () => print());
 
   /** What `fsl-basesel select --limits` takes; see `docs/budgets.md`. */
   const limitsFile = () => {
@@ -486,7 +447,7 @@
     };
   };
   $("save").addEventListener("click", () => {
-    const link = document.createElement("a");
+    const link = make("a");
     link.href = URL.createObjectURL(new Blob([JSON.stringify(limitsFile(), null, 1) + "\n"], { type: "application/json" }));
     link.download = "limits.json";
     link.click();

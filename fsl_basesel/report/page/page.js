@@ -1,4 +1,4 @@
-// Hover, search, sorting and filters. Everything the page says is there without them.
+// Hover, search and sorting. Everything the page says is there without them.
 // @ts-check
 "use strict";
 
@@ -8,19 +8,40 @@
  * @param {string} [text]
  * @param {string} [kind] its class
  */
-const make = (name, text, kind) => {
+const make = (name, text = "", kind = "") => {
   const element = document.createElement(name);
-  if (text) element.textContent = text;
-  if (kind) element.className = kind;
+  element.textContent = text;
+  element.className = kind;
   return element;
 };
 
+/**
+ * The picture of a class beside its name.
+ * @param {string | null} where column and row of its thumbnail
+ */
+const thumbnail = (where) => {
+  const element = make("span", "", where ? "pic" : "pic none");
+  const [column, row] = (where || "0 0").split(" ");
+  element.style.setProperty("--c", column);
+  element.style.setProperty("--r", row);
+  element.setAttribute("aria-hidden", "true");
+  return element;
+};
+
+/**
+ * Make the heading of a column a button that sorts.
+ * @param {HTMLElement} head
+ * @param {() => void} sort
+ */
+const sortsBy = (head, sort) => {
+  const button = make("button", head.textContent);
+  button.type = "button";
+  button.addEventListener("click", sort);
+  head.replaceChildren(button);
+};
+
 /** One tip for all charts: the title of the nearest mark, with the picture of its class. */
-const tip = make("div");
-tip.id = "tip";
-tip.hidden = true;
-tip.setAttribute("aria-hidden", "true");
-document.body.append(tip);
+const tip = document.getElementById("tip");
 
 /**
  * Show a text beside the pointer; its first line is bold.
@@ -33,13 +54,7 @@ const showTip = (text, where, event) => {
   const words = make("div");
   words.append(make("b", first), make("span", rest.join("\n"), "more"));
   tip.replaceChildren(words);
-  if (where) {
-    const [column, row] = where.split(" ");
-    const picture = make("span", "", "pic");
-    picture.style.setProperty("--c", column);
-    picture.style.setProperty("--r", row);
-    tip.prepend(picture);
-  }
+  if (where) tip.prepend(thumbnail(where));
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
   const right = event.clientX + 16 + box.width > innerWidth;
@@ -65,7 +80,7 @@ if (map) map.prepend(lines);
 /** Connect a class on the map with its nearest base classes, or with those it serves. */
 const connect = (mark) => {
   const { i, n } = mark ? mark.dataset : { i: "", n: "" };
-  const near = new Set((n || "").split(" ").filter(Boolean));
+  const near = new Set((n || "").split(" "));
   const ends = !mark ? [] : [...map.querySelectorAll(".mark")].filter(
     (other) => near.has(other.dataset.i) || (other.dataset.n || "").split(" ").includes(i));
   const at = (one) => `${one.getAttribute("x")} ${one.getAttribute("y")}`;
@@ -103,40 +118,25 @@ for (const chart of document.querySelectorAll("svg")) {
   chart.addEventListener("pointerleave", leave);
 }
 
-if (map) {
-  const tools = make("div", "", "tools");
-  const label = make("label", "Find a class ");
-  const input = document.createElement("input");
-  const found = make("span");
-  input.type = "search";
-  found.setAttribute("role", "status");
-  label.append(input);
-  tools.append(label, found);
-  document.getElementById("map-tools").append(tools);
-  input.addEventListener("input", () => {
-    const wanted = input.value.trim().toLowerCase();
-    let count = 0;
-    for (const point of map.querySelectorAll(".mark")) {
-      const lit = Boolean(wanted) && titles.get(point).toLowerCase().includes(wanted);
-      point.classList.toggle("lit", lit);
-      count += Number(lit);
-    }
-    map.classList.toggle("faded", Boolean(wanted));
-    found.textContent = wanted ? `${count} found` : "";
-  });
-}
+const find = document.querySelector("#map-tools input");
+if (map) document.getElementById("map-tools").hidden = false;
+find?.addEventListener("input", () => {
+  const wanted = find.value.trim().toLowerCase();
+  for (const point of map.querySelectorAll(".mark")) {
+    point.classList.toggle("lit", Boolean(wanted) && titles.get(point).toLowerCase().includes(wanted));
+  }
+  map.classList.toggle("faded", Boolean(wanted));
+  document.querySelector("#map-tools span").textContent = wanted ? `${map.querySelectorAll(".lit").length} found` : "";
+});
 
 // Tables sort by the numbers in `data-v`, or by their text.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.querySelectorAll("thead th")];
   for (const [column, head] of heads.entries()) {
-    const button = make("button", head.textContent);
-    button.setAttribute("type", "button");
-    head.replaceChildren(button);
-    button.addEventListener("click", () => {
-      const up = head.getAttribute("aria-sort") === "descending";
-      for (const other of heads) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    sortsBy(head, () => {
+      const up = head.ariaSort === "descending";
+      for (const other of heads) other.ariaSort = null;
+      head.ariaSort = up ? "ascending" : "descending";
       const key = (row) => {
         const cell = row.cells[column];
         return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
@@ -149,28 +149,4 @@ for (const table of document.querySelectorAll("table.sortable")) {
       table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
     });
   }
-}
-
-// The tables of methods: choose domain, setting, m, head, shots.
-const comparisons = [...document.querySelectorAll(".comparison")];
-if (comparisons.length > 1) {
-  const keys = comparisons.map((one) => JSON.parse(one.dataset.key));
-  const tools = make("div", "", "tools");
-  const wanted = {};
-  for (const name of Object.keys(keys[0])) {
-    const values = [...new Set(keys.map((key) => String(key[name])))];
-    if (values.length < 2) continue;
-    const select = document.createElement("select");
-    select.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
-    select.addEventListener("change", () => {
-      wanted[name] = select.value;
-      for (const [i, one] of comparisons.entries()) {
-        one.hidden = Object.entries(wanted).some(([key, value]) => value && String(keys[i][key]) !== value);
-      }
-    });
-    const label = make("label", `${name} `);
-    label.append(select);
-    tools.append(label);
-  }
-  document.getElementById("method-tools").append(tools);
 }

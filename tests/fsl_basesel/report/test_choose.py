@@ -16,7 +16,7 @@ DRIVER = """(problems) => problems.map(({ problem, limits }) => {
   const arrays = { similarity: Float32Array, weights: Float64Array, means: Float64Array };
   for (const [name, Kind] of Object.entries(arrays)) problem[name] = new Kind(problem[name]);
   problem.cost = problem.cost && new Float64Array(problem.cost);
-  return chooser.choose(problem, limits);
+  return new chooser.Chooser(problem, limits).choose();
 })"""
 
 
@@ -113,6 +113,22 @@ def browser(show: Show, tmp_path):
 @pytest.mark.parametrize("limited", [False, True], ids=["plain m", "limits"])
 def test_page_and_python_agree_on_100_random_problems(browser, limited: bool) -> None:
     problems = [random_problem(seed, limited) for seed in range(100)]
+    found = browser.evaluate(DRIVER, [as_json(problem) for problem in problems])
+    for seed, (problem, ours) in enumerate(zip(problems, found, strict=True)):
+        assert ours == WithSwaps().select(problem).indices, seed
+
+
+def test_page_and_python_agree_where_a_budget_makes_several_classes_useless(browser) -> None:
+    """Few novel classes and a large budget: what nobody lists any more leaves at once."""
+    problems = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        base, novel = int(rng.integers(10, 80)), int(rng.choice([2, 4, 8, 20]))
+        similarity = rng.random((novel, base)).astype(np.float32)
+        cost = rng.choice([rng.random(base), np.exp(2 * rng.normal(size=base))])
+        settings = {"m": base - 1, "k": int(rng.choice([1, 2, 3])), "cost": cost}
+        budget = float(rng.uniform(0.5, 15) * np.median(cost))
+        problems.append(fb.SelectionProblem(similarity, budget=budget, **settings))
     found = browser.evaluate(DRIVER, [as_json(problem) for problem in problems])
     for seed, (problem, ours) in enumerate(zip(problems, found, strict=True)):
         assert ours == WithSwaps().select(problem).indices, seed
