@@ -19,8 +19,7 @@ EPSILON = {"float64": 1e-13, "float32": 1e-7}
 class SortedRows:
     """Similarities `f[n, :]` of each novel class in falling order, and the columns they came from.
 
-    Memory: twice the matrix in float32, so three copies of it with the matrix itself
-    (`benchmarks/memory.py` measures it).
+    Memory: twice the matrix in float32, so three copies of it with the matrix itself.
 
     Attributes:
         values: `[|N|, |B|]` float32 or float64, each row falling.

@@ -174,7 +174,8 @@
     const name = make("td", "", "name");
     const words = make("span");
     words.append(make("bdi", data.names[u]));
-    if (data.groups) words.append(make("small", data.groups[u]));
+    const label = data.groups?.[u] ?? "";
+    if (!data.names[u].startsWith(label)) words.append(make("small", label));
     if (data.pictured) name.append(thumbnail(data.pictures[u]));
     name.append(words);
     const gain = now.gainOf(u);
