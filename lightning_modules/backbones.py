@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from fsl_basesel import checks
+from fsl_basesel.backbones import load_backbone
 from fsl_basesel.embedding import evaluation_mode
 from fsl_basesel.errors import InputError
+from lightning_modules.resume import require_whole
+
+if TYPE_CHECKING:
+    from lightning_modules.classifier import BaseClassifier
 
 STEMS = ("imagenet", "cifar")
 
@@ -24,10 +32,6 @@ class ConvNet(nn.Module):
         in_channels: channels of the images.
         strided: halve by convolutions of stride 2 instead of 2x2 pooling: about a third of the
             work, for experiments on a CPU.
-
-    Example:
-        >>> ConvNet((8, 16))(torch.zeros(2, 1, 28, 28)).shape
-        torch.Size([2, 16])
     """
 
     def __init__(
@@ -53,16 +57,7 @@ class ConvNet(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """A stem and one residual block for each width, each but the first halving the image.
-
-    Args:
-        widths: channels of the blocks.
-        in_channels: channels of the images.
-
-    Example:
-        >>> SmallResNet((8, 16, 32))(torch.zeros(2, 3, 32, 32)).shape
-        torch.Size([2, 32])
-    """
+    """A stem and one residual block for each width, each but the first halving the image."""
 
     def __init__(self, widths: tuple[int, ...] = (32, 64, 128), in_channels: int = 3) -> None:
         from torchvision.models.resnet import BasicBlock
@@ -96,10 +91,6 @@ def resnet18(in_channels: int = 3, stem: str = "imagenet") -> nn.Module:
         in_channels: channels of the images.
         stem: "imagenet": 7x7 convolution of stride 2 and pooling. "cifar": 3x3 of stride 1 and no
             pooling, for images of about 32 pixels.
-
-    Example:
-        >>> resnet18(stem="cifar").eval()(torch.zeros(1, 3, 32, 32)).shape
-        torch.Size([1, 512])
     """
     from torchvision.models import resnet18 as build
 
@@ -117,18 +108,12 @@ def resnet18(in_channels: int = 3, stem: str = "imagenet") -> nn.Module:
 
 
 class Pretrained(nn.Module):
-    """A network of `fsl_basesel.backbones.load_backbone` for images from 0 to 1, to train on.
-
-    Args:
-        name: what `load_backbone` takes, such as "efficientnet-lite0".
-    """
+    """A network of `fsl_basesel.backbones.load_backbone` for images from 0 to 1, to train on."""
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, name: str) -> None:
-        from fsl_basesel.backbones import load_backbone
-
         super().__init__()
         found = load_backbone(name)
         if found.module is None or found.extract is not found.module:
@@ -178,11 +163,7 @@ def build_backbone(
         128
     """
     if name.endswith(".ckpt"):
-        from lightning_modules.features import own_network  # it imports this module
-
-        found = getattr(own_network(name), "backbone", None)
-        assert isinstance(found, nn.Module)
-        return found
+        return saved_classifier(name).backbone
     if name not in BACKBONES:
         try:
             return Pretrained(name).to(memory_format=torch.channels_last)
@@ -197,3 +178,20 @@ def build_backbone(
         network = BACKBONES[name](in_channels, stem)
     # With its weights laid out so, a small network is 1.5 to 2 times faster on the CPU.
     return network.to(memory_format=torch.channels_last)
+
+
+def saved_classifier(path: str | Path) -> BaseClassifier:
+    """The `BaseClassifier` of a checkpoint."""
+    from lightning_modules.classifier import BaseClassifier  # it imports this module
+
+    require_whole(Path(path))
+    try:
+        return BaseClassifier.load_from_checkpoint(
+            path, map_location=torch.device("cpu"), weights_only=True
+        )
+    except (KeyError, TypeError, RuntimeError, UnpicklingError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"Expected {path} to be a checkpoint of a BaseClassifier but it is not ({line}); "
+            "name a network that load_backbone knows, or pass a module."
+        ) from error

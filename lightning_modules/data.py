@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -23,7 +24,6 @@ from fsl_basesel import checks
 from fsl_basesel.data import (
     ClassPool,
     ImageSet,
-    LabelsPending,
     NovelTask,
     counter,
     require_disjoint,
@@ -60,12 +60,6 @@ def epoch_order(images: int, seed: int, epoch: int, min_images: int = 0) -> np.n
 
     If there are fewer than `min_images`, passes over all of them follow one another, each in an
     order of its own, until there are so many; the last pass is cut short.
-
-    Example:
-        >>> epoch_order(3, seed=0, epoch=0).tolist()
-        [1, 0, 2]
-        >>> epoch_order(3, seed=0, epoch=0, min_images=8).tolist()
-        [1, 0, 2, 2, 0, 1, 2, 0]
     """
     passes = max(1, -(-min_images // images))
     keys = [counter.key(seed, "epoch", epoch)]
@@ -88,12 +82,6 @@ def epoch_batches(
     Batch b of the processes together is what one process with `world` times the batch size would
     get. Where the last batch cannot be shared out evenly, images from the start of the order fill
     it up. For `min_images` see `epoch_order`.
-
-    Example:
-        >>> [batch.tolist() for batch in epoch_batches(5, 2, seed=0, epoch=0)]
-        [[4, 1], [3, 0]]
-        >>> [batch.tolist() for batch in epoch_batches(5, 2, seed=0, epoch=1)]
-        [[3, 2], [0, 4]]
     """
     order = epoch_order(images, seed, epoch, min_images)
     return _share_out(order, batch_count(len(order), batch_size, world), batch_size, rank, world)
@@ -114,52 +102,26 @@ def _share_out(
     return batches
 
 
-class Batch(NamedTuple):
-    """What a worker needs to know to make a batch: which one it is and which images it has."""
-
-    epoch: int
-    number: int
-    positions: np.ndarray
-
-
 class BatchedImages(Dataset):
-    """Images fetched a batch at a time, augmented as a function of (seed, epoch, batch, process).
-
-    Args:
-        images: the images with their labels.
-        augment: random change of a batch of images `[B, ...]`; it may use the global random
-            numbers of torch, numpy and Python, which are set for it and put back afterwards.
-        seed: seed of the augmentation.
-        rank: number of this process.
-    """
+    """Images by the batch, augmented as a function of (seed, epoch, batch, process)."""
 
     def __init__(
         self, images: ImageSet, augment: Augmentation | None = None, seed: int = 0, rank: int = 0
     ) -> None:
         self.images, self.augment, self.seed, self.rank = images, augment, seed, rank
 
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        pictures, labels = self.images.batch(batch.positions)
+    def __getitem__(self, batch: tuple[int, int, np.ndarray]) -> tuple[Tensor, Tensor]:
+        epoch, number, positions = batch
+        pictures, labels = self.images.batch(positions)
         if self.augment is not None:
-            states = random.getstate(), np.random.get_state()  # noqa: NPY002
-            with torch.random.fork_rng(devices=[]):
-                reseed(step_seed(self.seed, "augment", batch.epoch, batch.number, self.rank))
+            with isolate_rng(include_cuda=False):
+                reseed(step_seed(self.seed, "augment", epoch, number, self.rank))
                 pictures = self.augment(pictures)
-            random.setstate(states[0])
-            np.random.set_state(states[1])  # noqa: NPY002
         return pictures, labels
 
 
 def step_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """A seed that is a function of what it is for.
-
-    Example:
-        >>> step_seed(0, "augment", 1, 2) == step_seed(0, "augment", 1, 2)
-        True
-    """
+    """A seed that is a function of what it is for."""
     return int(counter.key(seed, purpose, *numbers)) & 0x7FFFFFFFFFFFFFFF
 
 
@@ -176,17 +138,8 @@ class EpochLoader:
     Nothing is fetched before the first batch is asked for: only then is the epoch looked up, since
     Lightning makes iterators before it knows the epoch, and more of them than it uses.
 
-    Args:
-        images: the images with their labels.
-        batch_size: images of a batch in one process.
-        epoch: tells the number of the epoch.
-        seed: seed of order and augmentation.
-        rank: number of this process.
-        world: number of processes.
-        augment: see `BatchedImages`.
-        shuffle: False gives every image once, as they come, every epoch alike.
-        min_images: images of an epoch at least, where they are shuffled; see `epoch_order`.
-        workers: options of `torch.utils.data.DataLoader` (`num_workers`, `pin_memory`, ...).
+    Without `shuffle` it gives every image once, as they come, every epoch alike. `workers` are
+    options of `torch.utils.data.DataLoader` (`num_workers`, `pin_memory`, ...).
 
     Example:
         >>> from fsl_basesel.data import from_arrays
@@ -221,7 +174,7 @@ class EpochLoader:
         self._epoch = epoch
         self._seed, self._rank, self._world = seed, rank, world
         self._shuffle, self._min_images = shuffle, min_images
-        self._order: list[Batch] = []
+        self._order: list[tuple[int, int, np.ndarray]] = []
         self._fetching = BatchedImages(images, augment, seed, rank)
         self._options = workers
         self._loader = self._make_loader()
@@ -233,7 +186,6 @@ class EpochLoader:
             self._fetching,
             batch_size=None,
             sampler=self._order,
-            collate_fn=_unchanged,
             # Without a generator of its own every iteration would draw from the global one.
             generator=torch.Generator().manual_seed(step_seed(self._seed, "workers", self._rank)),
             **self._options,
@@ -257,7 +209,7 @@ class EpochLoader:
         resume, self._resume = self._resume, None
         first = resume["batches"] if resume is not None and resume["epoch"] == epoch else 0
         batches = enumerate(self._batches(epoch)[first:], first)
-        self._order[:] = [Batch(epoch, number, positions) for number, positions in batches]
+        self._order[:] = [(epoch, number, positions) for number, positions in batches]
         for number, batch in enumerate(self._loader, first + 1):
             self._state = {"epoch": epoch, "batches": number}
             yield batch
@@ -274,10 +226,6 @@ class EpochLoader:
     def close(self) -> None:
         """Let go of worker processes that were to persist."""
         self._loader = self._make_loader()
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
 
 
 # Lightning's remark on a run without validation images, which is what was asked for.
@@ -316,7 +264,8 @@ class BaseClassDataModule(DataModule):
         min_epoch_images: training images of an epoch at least. Where the classes have fewer, an
             epoch goes over them more than once, the last time in part, so that a model of few
             classes is trained as long as one of more.
-        augment: random change of a batch of training images; see `BatchedImages`.
+        augment: random change of a batch of training images `[B, ...]`; it may use the global
+            random numbers of torch, numpy and Python, which are set for it and put back.
         eval_batch_size: images of a batch where nothing is trained.
         num_workers: processes that fetch images.
         pin_memory: as in `torch.utils.data.DataLoader`.
@@ -436,20 +385,14 @@ class BaseClassDataModule(DataModule):
 
     def _expand(self, classes: list[int]) -> None:
         """Process 0 first: a pool that people label notes in a file what the others then read."""
-        trainer = self.trainer
-        if trainer is None or trainer.world_size == 1 or not classes:
-            self.pool.expand(classes)
-            return
-        pending: LabelsPending | None = None
-        if trainer.is_global_zero:
-            try:
+        first = self.trainer is None or self.trainer.is_global_zero
+        try:
+            if first:
                 self.pool.expand(classes)
-            except LabelsPending as error:
-                pending = error
-        trainer.strategy.barrier("expand")
-        if pending is not None:
-            raise pending
-        if not trainer.is_global_zero:
+        finally:
+            if self.trainer is not None:
+                self.trainer.strategy.barrier("expand")
+        if not first:
             self.pool.expand(classes)
 
     def training_images(self) -> ImageSet:
@@ -473,12 +416,8 @@ class BaseClassDataModule(DataModule):
         mask = held if held_out else ~held
         if self.max_per_class is not None and not held_out:
             mask &= everything.items < self.max_per_class
-        return ImageSet(
-            everything.source,
-            everything.classes[mask],
-            everything.items[mask],
-            everything.labels[mask],
-        )
+        chosen = (everything.classes[mask], everything.items[mask], everything.labels[mask])
+        return ImageSet(everything.source, *chosen)
 
     def train_dataloader(self) -> EpochLoader:
         """Batches of the chosen classes; the same loader while classes and settings stay."""

@@ -20,18 +20,12 @@ from fsl_basesel.errors import InputError
 
 _mix = kernel(counter.mix)
 
-DEFAULT_QUERIES = 15
-
 
 class Episode(NamedTuple):
-    """What a head learns from and what it is tested on; inputs are images or features.
+    """What a head learns from and what it is tested on.
 
-    Attributes:
-        support: `[S, ...]` inputs to learn from.
-        support_labels: `[S]` int64, 0 to `ways - 1`.
-        query: `[Q, ...]` inputs to classify.
-        query_labels: `[Q]` int64.
-        ways: number of classes.
+    `support` `[S, ...]` and `query` `[Q, ...]` are images or features, their labels `[S]` and `[Q]`
+    int64 from 0 to `ways - 1`.
     """
 
     support: Tensor
@@ -42,12 +36,9 @@ class Episode(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Positions of the images of some episodes.
+    """Positions `[E, ways, shots]` and `[E, ways, queries]` of the images of some episodes.
 
-    Attributes:
-        classes: `[E, ways]` int64: the labels drawn; label w of episode e is `classes[e, w]`.
-        support: `[E, ways, shots]` int64 positions.
-        query: `[E, ways, queries]` int64 positions.
+    `classes` `[E, ways]` are the labels drawn: label w of episode e is `classes[e, w]`.
     """
 
     classes: Tensor
@@ -100,13 +91,6 @@ class EpisodeSampler:
         self._classes, sizes = np.unique(given, return_counts=True)
         self._order = np.argsort(given, kind="stable").astype(np.int64)
         self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._require(sizes)
-        self._key = counter.key(int(seed), "episode")
-        self._words = self._classes.astype(np.int64).astype(np.uint64)
-        self.support_labels = torch.arange(self.ways).repeat_interleave(self.shots)
-        self.query_labels = torch.arange(self.ways).repeat_interleave(self.queries)
-
-    def _require(self, sizes: np.ndarray) -> None:
         if self.ways > len(sizes):
             raise InputError(
                 f"Expected at least ways = {self.ways} classes but got {len(sizes)}; "
@@ -119,6 +103,10 @@ class EpisodeSampler:
                 f"class but class {self._classes[small[0]]} has {sizes[small[0]]} "
                 f"({len(small)} such); ask for fewer queries or leave those classes out."
             )
+        self._key = counter.key(int(seed), "episode")
+        self._words = self._classes.astype(np.int64).astype(np.uint64)
+        self.support_labels = torch.arange(self.ways).repeat_interleave(self.shots)
+        self.query_labels = torch.arange(self.ways).repeat_interleave(self.queries)
 
     def draw(self, episodes: Iterable[int]) -> Draw:
         """The positions of the images of these episodes."""
@@ -190,11 +178,6 @@ def split_task(data: Tensor, labels: Tensor, shots: int) -> Episode:
     The first `shots` inputs of each class, in the order they come, are the support set. Labels must
     be 0 to ways - 1, as learn2learn's `RemapLabels` leaves them; classes may be mixed.
 
-    Args:
-        data: `[n, ...]` images or features.
-        labels: `[n]` int64.
-        shots: inputs of each class to learn from.
-
     Example:
         >>> episode = split_task(torch.arange(6.0), torch.tensor([1, 0, 1, 0, 1, 0]), shots=1)
         >>> episode.support.tolist(), episode.support_labels.tolist()
@@ -219,67 +202,37 @@ def split_task(data: Tensor, labels: Tensor, shots: int) -> Episode:
     return Episode(data[support], labels[support], data[query], labels[query], len(counts))
 
 
-class EpisodeBlock(NamedTuple):
-    """Some episodes whose images have the same labels.
-
-    Attributes:
-        numbers: `[E]` int64, numbers of the episodes.
-        support: `[E, S]` int64, positions among the images of the protocol.
-        support_labels: `[S]` int64.
-        query: `[E, Q]` int64.
-        query_labels: `[Q]` int64.
-    """
-
-    numbers: Tensor
-    support: Tensor
-    support_labels: Tensor
-    query: Tensor
-    query_labels: Tensor
-
-
 class SampledEpisodes(EpisodeSampler):
-    """Random classes in every episode, out of the images of the novel task.
+    """Random classes in every episode, out of the novel task's support and test images together.
 
     Its attribute `images` has every image that some episode has, once.
-
-    Args:
-        novel: the novel task; an episode draws from its support and test images together.
-        ways: classes of an episode.
-        shots: images of each class to learn from.
-        queries: images of each class to classify; None is 15.
-        seed: seed of all episodes.
     """
 
     def __init__(
         self, novel: NovelTask, ways: int, shots: int, queries: int | None = None, seed: int = 0
     ) -> None:
         self.images = novel.all_images()
-        count = DEFAULT_QUERIES if queries is None else queries
-        super().__init__(self.images.labels, ways, shots, count, seed)
+        super().__init__(self.images.labels, ways, shots, 15 if queries is None else queries, seed)
 
-    def blocks(self, numbers: Sequence[int], limit: int) -> Iterator[EpisodeBlock]:
-        """The episodes of these numbers, as many in a block as `limit` images allow."""
+    def blocks(self, numbers: Sequence[int], limit: int) -> Iterator[tuple[Tensor, Episode]]:
+        """The episodes of these numbers, as many in a block as `limit` images allow.
+
+        Of each block the numbers `[E]` and the episodes, which have positions among `images`
+        instead of inputs, `[E, S]` and `[E, Q]`, and share their labels.
+        """
         size = max(1, limit // (self.ways * (self.shots + self.queries)))
         for start in range(0, len(numbers), size):
             chosen = numbers[start : start + size]
-            draw = self.draw(chosen)
-            yield EpisodeBlock(
-                torch.tensor(chosen),
-                draw.support.flatten(1),
-                self.support_labels,
-                draw.query.flatten(1),
-                self.query_labels,
-            )
+            _, support, query = self.draw(chosen)
+            parts = (support.flatten(1), self.support_labels, query.flatten(1), self.query_labels)
+            yield torch.tensor(chosen), Episode(*parts, self.ways)
 
 
 class TaskEpisodes:
     """The paper's protocol: all novel classes, episode r being draw r of support and test sets.
 
-    Args:
-        novel: the novel task.
-        shots: images of each class to learn from.
-        queries: images of each class to classify; None is all test images of the task.
-        episodes: how many draws there are.
+    Its attribute `images` has every image that some draw has, once. `queries` is None for all test
+    images of the task.
     """
 
     def __init__(
@@ -291,21 +244,16 @@ class TaskEpisodes:
             task = novel.drawn(novel.repeat + number)
             parts += [task.support_set(shots), task.test_set(queries)]
         together = np.concatenate([np.stack([part.classes, part.items]) for part in parts], axis=1)
-        # Draws share images; each is wanted once.
         unique, where = np.unique(together, axis=1, return_inverse=True)
         self.images = ImageSet(novel.source, unique[0], unique[1], unique[0])
         ends = np.cumsum([len(part) for part in parts])[:-1]
-        self._rows = [torch.from_numpy(rows) for rows in np.split(where.reshape(-1), ends)]
+        self._rows = [torch.from_numpy(rows)[None] for rows in np.split(where.reshape(-1), ends)]
         self._labels = [torch.from_numpy(part.labels) for part in parts]
 
-    def blocks(self, numbers: Sequence[int], limit: int) -> Iterator[EpisodeBlock]:
-        """One episode a block, as classes may differ in the number of their test images."""
+    def blocks(self, numbers: Sequence[int], limit: int) -> Iterator[tuple[Tensor, Episode]]:
+        """As in `SampledEpisodes`, one episode a block: classes may differ in their test images."""
         for number in numbers:
             support, query = 2 * number, 2 * number + 1
-            yield EpisodeBlock(
-                torch.tensor([number]),
-                self._rows[support][None],
-                self._labels[support],
-                self._rows[query][None],
-                self._labels[query],
-            )
+            learnt = (self._rows[support], self._labels[support])
+            asked = (self._rows[query], self._labels[query])
+            yield torch.tensor([number]), Episode(*learnt, *asked, self.ways)

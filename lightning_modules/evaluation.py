@@ -139,7 +139,7 @@ def novel_accuracy(
         torch.no_grad(),
         precision() if inputs is None else nullcontext(),
     ):
-        for block in plan.blocks(mine, limit):
+        for numbers, block in plan.blocks(mine, limit):
             labels, answers = block.support_labels.to(device), block.query_labels.to(device)
             if inputs is None:
                 support, query = (
@@ -150,7 +150,7 @@ def novel_accuracy(
                 support, query = inputs[block.support.to(device)], inputs[block.query.to(device)]
             scores = head.scores(support, labels, query, plan.ways)
             right = (scores.argmax(-1) == answers).sum(-1, keepdim=True)
-            shares[block.numbers] = right.cpu().double() / len(answers)
+            shares[numbers] = right.cpu().double() / len(answers)
     if world > 1:
         shares = summed_over_processes(shares, episodes, device)
     accuracies = tuple(shares.flatten().tolist())

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -32,25 +31,15 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.progress import listening
 from fsl_basesel.similarity import ClassCentroids
-from lightning_modules.both import kinds
+from lightning_modules.backbones import saved_classifier
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.heads.normalisation import batch_bound_layers
-from lightning_modules.resume import require_whole
 
 FeatureFunction = Callable[[Tensor], Tensor]
 
 
 def feature_function(module: nn.Module, attribute: str = "features") -> FeatureFunction:
-    """What turns images into features: a method or submodule of `module`.
-
-    Raises:
-        InputError: if there is no such attribute, or nothing that can be called.
-
-    Example:
-        >>> from lightning_modules import BaseClassifier
-        >>> feature_function(BaseClassifier("conv3"))(torch.zeros(2, 1, 28, 28)).shape
-        torch.Size([2, 128])
-    """
+    """What turns images into features: a method or submodule of `module`."""
     found = getattr(module, attribute, None)
     if not callable(found):
         raise InputError(
@@ -68,13 +57,8 @@ def centroids_of(
     features: str,
     trainer: pl.Trainer | None = None,
 ) -> tuple[ClassCentroids, ClassCentroids | None]:
-    """Centroids of the candidates' previews and of the novel classes' support images.
-
-    Returns:
-        `[|B|, d]`, and `[|N|, d]` or None without a novel task.
-    """
-    run: dict[str, Any] = {"batch_size": data.eval_batch_size, "trainer": trainer}
-    run |= data.workers | {"persistent_workers": False}
+    """Centroids of the candidates' previews and of the novel classes' support images, if any."""
+    run = {"batch_size": data.eval_batch_size, "trainer": trainer} | data.workers_once
 
     def centroids(images: ImageSet, owner: Any, title: str) -> ClassCentroids:
         values = image_centroids(images, len(owner), module, features, title=title, **run)
@@ -103,11 +87,12 @@ def extractor_centroids(
     of the data module. Any other network sees the pictures as it needs them, and its features are
     cached; see `fsl_basesel.embed`.
     """
-    module = own_network(extractor)
-    if module is None and isinstance(extractor, nn.Module) and hasattr(extractor, features):
+    module: nn.Module | None = None
+    if isinstance(extractor, nn.Module) and hasattr(extractor, features):
         module = extractor
+    elif isinstance(extractor, str | Path) and Path(extractor).suffix == ".ckpt":
+        module = saved_classifier(extractor)
     if module is not None:
-        feature_function(module, features)
         module.to(device_of(module, trainer))
         try:
             return centroids_of(data, novel, module, features, trainer)
@@ -138,25 +123,6 @@ def text_of_extractor(extractor: Extractor | None) -> str | None:
     if extractor is None:
         return None
     return str(extractor) if isinstance(extractor, str | Path) else type(extractor).__name__
-
-
-def own_network(extractor: Extractor) -> nn.Module | None:
-    """The `BaseClassifier` of a checkpoint; None for anything that is no checkpoint."""
-    if not isinstance(extractor, str | Path) or Path(extractor).suffix != ".ckpt":
-        return None
-    from lightning_modules.classifier import BaseClassifier  # it imports this module
-
-    require_whole(Path(extractor))
-    try:
-        return BaseClassifier.load_from_checkpoint(
-            extractor, map_location=torch.device("cpu"), weights_only=True
-        )
-    except (KeyError, TypeError, RuntimeError, UnpicklingError) as error:
-        line = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"Expected {extractor} to be a checkpoint of a BaseClassifier but it is not ({line}); "
-            "name a network that load_backbone knows, or pass a module."
-        ) from error
 
 
 def image_centroids(
@@ -209,11 +175,7 @@ def image_features(
 ) -> Tensor:
     """Features of every image under `module`, in eval mode and without gradients.
 
-    Args:
-        images: what to look at; labels do not matter.
-        module: the network; None where the images are features already.
-        features: attribute of `module` that gives the features; they are flattened.
-        run: see `image_centroids`.
+    `module` is None where the images are features already; for `run` see `image_centroids`.
 
     Returns:
         `[n, d]` on the device of the run or of the module, in single precision at least.
@@ -305,11 +267,11 @@ def _shown(trainer: pl.Trainer | None) -> Iterator[None]:
     if bar is None or trainer is None or not trainer.is_global_zero:
         yield
         return
-    shared = bar.progress if isinstance(bar, kinds("callbacks", "RichProgressBar")) else None
+    shared = getattr(bar, "progress", None)
     console = Console(stderr=True)
     alone = Progress(console=console, transient=True, disable=not console.is_terminal)
     tasks: dict[str, Any] = {}
-    with alone if shared is None else nullcontext(shared) as shown:
+    with nullcontext(shared) if isinstance(shared, Progress) else alone as shown:
 
         def show(title: str, done: int, total: int) -> None:
             if title not in tasks:
