@@ -32,7 +32,6 @@ from lightning_modules.settings import Settings, merged, one_line, read
 REMARKS = (
     ".*LeafSpec.*",
     "`max_epochs` was not set",
-    "Total length of `list` across ranks is zero",
     "Checkpoint directory .* exists and is not empty",
     "\nBy default only one JsonargparseDeprecationWarning",
 )
@@ -101,7 +100,10 @@ class FitCLI(LightningCLI):
         try:
             super().instantiate_classes()
         except ValueError as error:
-            raise _input_error(error) or error from error
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, InputError):
+                cause = cause.__cause__ or cause.__context__
+            raise cause or error from error
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """A Trainer that logs, saves and selects into the run's folder unless told otherwise."""
@@ -144,11 +146,7 @@ class FitCLI(LightningCLI):
 
 
 def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
-    """Run the command.
-
-    Args:
-        asked: its own flags; see `fsl_basesel.cli.fit.flags`.
-        words: options of Lightning.
+    """Run the command with its own flags, see `fsl_basesel.cli.fit`, and options of Lightning.
 
     Returns:
         The finished command, with its `model`, `datamodule` and `trainer`.
@@ -170,14 +168,13 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
         return command
     from lightning_modules import fitting
 
-    clock = fitting.announce(command, asked.began, asked.control is not None)
+    fitting.announce(command, asked.began, asked.control is not None)
     try:
         command.fit()
     except LabelsPending:
         if command.trainer.is_global_zero:
             fitting.waiting(command)
         raise
-    clock.show_end(command.trainer)
     if asked.pool is not None or asked.control is not None:
         fitting.finish(command, settings, words, control=asked.control is not None)
     return command
@@ -213,10 +210,3 @@ def build(settings: Settings, words: Sequence[str] = ()) -> FitCLI:
         path = Path(folder) / "settings.yaml"
         path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
         return FitCLI(["--config", str(path), *words])
-
-
-def _input_error(error: BaseException | None) -> InputError | None:
-    """The error of ours that led to this one, if there is one."""
-    while error is not None and not isinstance(error, InputError):
-        error = error.__cause__ or error.__context__
-    return error

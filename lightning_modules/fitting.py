@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from rich.console import Console
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 CHOSEN = "chosen classes"
 CONTROL = "control-random"
-TIMED, LONG = 5, 2.0
-"""Batches, and seconds, that are spent on telling how long a run will take."""
 
 
 def say(text: str) -> None:
@@ -52,46 +50,31 @@ def stages_of(command: FitCLI) -> list[tuple[int, int]]:
     return [(sizes[-1], max(1, command.trainer.max_epochs or 1))]
 
 
-class Clock(pl.Callback):
-    """Says when the first batch came, and in the end how long it all took beside its estimate.
+class FirstBatch(pl.Callback):
+    """Says how long after `began`, by `time.perf_counter`, the first batch came."""
 
-    `began` is when the command began, by `time.perf_counter`.
-    """
-
-    def __init__(self, began: float, estimate: float | None = None) -> None:
-        self.began, self.estimate = began, estimate
-        self.started, self.waiting = time.perf_counter(), True
+    def __init__(self, began: float) -> None:
+        self.began: float | None = began
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Only the first batch counts."""
-        if self.waiting and trainer.is_global_zero:
+        if self.began is not None and trainer.is_global_zero:
             say(f"First batch after {time.perf_counter() - self.began:.1f} seconds")
-        self.waiting = False
-
-    def show_end(self, trainer: pl.Trainer) -> None:
-        """The time of choices and training, beside the estimate if all was done in this run."""
-        if not self.waiting and trainer.is_global_zero:
-            text = f"Chose and trained for {in_words(time.perf_counter() - self.started)}"
-            whole = self.estimate is not None and trainer.ckpt_path is None
-            say(f"{text} ({in_words(self.estimate or 0)} were estimated)" if whole else text)
+        self.began = None
 
 
-def announce(command: FitCLI, began: float, control: bool) -> Clock:
-    """Say what will be done and about how long it will take; the clock is part of the run."""
-    stages, data, seconds = stages_of(command), command.datamodule, None
+def announce(command: FitCLI, began: float, control: bool) -> None:
+    """Say what will be done and about how long it will take, and later when it has begun."""
+    stages, data = stages_of(command), command.datamodule
+    plan = ", ".join(f"{count(c, 'class')} x {count(e, 'epoch')}" for c, e in stages)
+    text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
     if stages and type(data.pool) is ClassPool:  # people label the classes of others: no telling
         choosing, *training = _estimate(command, stages)
-        seconds = choosing + sum(training)
+        whole = choosing + sum(training) + training[-1] * control
+        text += f"; about {in_words(whole)} without what was done before"
     if stages and command.trainer.is_global_zero:
-        plan = ", ".join(f"{count(c, 'class')} x {count(e, 'epoch')}" for c, e in stages)
-        text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
-        if seconds is not None:
-            whole = seconds + training[-1] * control
-            text += f"; about {in_words(whole)} without what was done before"
         say(text)
-    clock = Clock(began, seconds)
-    command.trainer.callbacks.append(clock)  # type: ignore[attr-defined]
-    return clock
+    command.trainer.callbacks.append(FirstBatch(began))  # type: ignore[attr-defined]
 
 
 def in_words(seconds: float) -> str:
@@ -107,10 +90,7 @@ def in_words(seconds: float) -> str:
 
 
 def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> list[float]:
-    """Seconds of all choices and of each stage, by reading and learning from a batch.
-
-    Nothing of the run is changed.
-    """
+    """Seconds of all choices and of each stage, by reading and learning from a batch."""
     data, selection = command.datamodule, command.selection
     assert selection is not None
     images = data.pool.preview_set()
@@ -146,14 +126,8 @@ def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> list[float]
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Median time of a few calls after the first, which is slower."""
-    work()
-    times: list[float] = []
-    while len(times) < TIMED and sum(times) < LONG:
-        began = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began)
-    return float(np.median(times))
+    """Time of a call; the first one is often slower."""
+    return min(timeit.repeat(work, number=1, repeat=2))
 
 
 def finish(command: FitCLI, settings: Settings, words: Sequence[str], control: bool) -> None:

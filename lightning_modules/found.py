@@ -35,27 +35,18 @@ EVALUATION = f"{_PACKAGE}.NovelEvaluation"
 
 @dataclass(frozen=True)
 class Folders:
-    """What a folder of class folders holds.
-
-    Attributes:
-        classes: number of classes.
-        images: pictures of all classes together.
-        smallest: pictures of the class that has the fewest.
-        side: median of the shorter sides of a sample of pictures.
-        channels: 1 if every picture of the sample is grey, else 3.
-    """
+    """What a folder of class folders holds: its pictures, and the size of a sample of them."""
 
     classes: int
     images: int
-    smallest: int
-    side: int
-    channels: int
+    smallest: int  # pictures of the class that has the fewest
+    side: int  # median of the shorter sides
+    channels: int  # 1 if all are grey, else 3
 
 
 def look_at(path: str) -> Folders:
     """Count the classes and pictures of a folder and look at the sizes of some."""
     found = class_index(Path(path))
-    counts = [len(files) for files in found.values()]
     files = [(name, file) for name, inside in found.items() for file in inside]
     order = counter.shuffled(counter.key(0, "sizes"), np.arange(len(files)))[:SAMPLED]
     sides, grey = [], True
@@ -67,7 +58,8 @@ def look_at(path: str) -> Folders:
         except OSError:
             continue  # whoever reads it in earnest will tell
     side = int(np.median(sides)) if sides else 64
-    return Folders(len(found), sum(counts), min(counts), side, 1 if grey and sides else 3)
+    smallest = min(len(inside) for inside in found.values())
+    return Folders(len(found), len(files), smallest, side, 1 if grey and sides else 3)
 
 
 def doubled_up_to(m: int) -> list[int]:
@@ -83,36 +75,15 @@ def doubled_up_to(m: int) -> list[int]:
     return sizes
 
 
-def base_classes(asked: argparse.Namespace, pool: Folders) -> int:
-    """How many base classes to choose: as asked for, 100, or half of a smaller pool."""
+def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
+    """Settings of a run on the folder `asked.pool`; `put_flags` then puts the flags over them."""
+    pool = look_at(asked.pool)
     usual = PAPER if pool.classes >= PAPER else max(1, pool.classes // 2)
     m = usual if asked.m is None else asked.m
     if not 1 <= m <= pool.classes:
         raise InputError(
             f"Expected -m from 1 to {pool.classes}, the classes of {asked.pool}, but got {m}."
         )
-    return m
-
-
-def schedule_of(text: str) -> list[int]:
-    """`--schedule 6,12,25` as numbers.
-
-    Example:
-        >>> schedule_of("6,12,25")
-        [6, 12, 25]
-    """
-    try:
-        return [int(part) for part in text.replace("-", ",").split(",")]
-    except ValueError:
-        raise InputError(
-            f"Expected --schedule to be numbers of classes, as in 6,12,25, but got {text!r}."
-        ) from None
-
-
-def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
-    """Settings of a run on the folder `asked.pool`; `put_flags` then puts the flags over them."""
-    pool = look_at(asked.pool)
-    m = base_classes(asked, pool)
     size = asked.size or max(8, min(128 if gpu else 64, pool.side))
     count = cores()
     workers = min(8, count) if gpu else min(4, count // 2 - 1) if count > 3 else 0
@@ -205,7 +176,13 @@ def put_flags(settings: Settings, asked: argparse.Namespace) -> None:
         return
     sizes = None if asked.m is None else doubled_up_to(asked.m)
     if asked.schedule is not None:
-        sizes = schedule_of(asked.schedule)
+        try:
+            sizes = [int(part) for part in asked.schedule.replace("-", ",").split(",")]
+        except ValueError:
+            raise InputError(
+                "Expected --schedule to be numbers of classes, as in 6,12,25, but got "
+                f"{asked.schedule!r}."
+            ) from None
         if asked.m not in (None, sizes[-1]):
             raise InputError(
                 f"Expected --schedule to end with -m {asked.m} but got {asked.schedule}; leave one "
