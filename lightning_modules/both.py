@@ -18,11 +18,7 @@ PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 
 
 def kinds(module: str, *names: str) -> Any:
-    """Classes of these names in both packages, for `isinstance`.
-
-    Args:
-        module: a module of the packages, such as "callbacks"; "" is the package itself.
-        names: names in that module.
+    """Classes of these names in both packages, for `isinstance`; "" is the package itself.
 
     Example:
         >>> kinds("callbacks", "ModelCheckpoint")[0].__name__

@@ -49,10 +49,7 @@ class MaskedHead(nn.Module):
     others have been trained when it comes into use, its weights are drawn anew, whatever weight
     decay did to them until then.
 
-    Args:
-        features: number of features.
-        capacity: the most classes there will be.
-        seed: seed of the weights; class c has the same ones whatever the capacity.
+    The weights of class c are a function of `seed` and c, whatever the capacity.
 
     Example:
         >>> head = MaskedHead(features=8, capacity=10)
@@ -100,10 +97,6 @@ class MaskedHead(nn.Module):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._count = int(self.active)
-
-    def extra_repr(self) -> str:
-        """What `print` shows."""
-        return f"features={self.features}, capacity={self.capacity}, active={self._count}"
 
 
 if TYPE_CHECKING:
@@ -172,21 +165,19 @@ class ClassifierMethods(Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits `[B, classes in use]`."""
+        return self._present_head()(self.features(images))
+
+    def activate(self, classes: int) -> None:
+        """Say how many base classes there are from now on."""
+        self._present_head().activate(classes)
+
+    def _present_head(self) -> MaskedHead:
         if self.head is None:
             raise InputError(
                 "Expected a head but this model has none until training starts; use `features`, or "
                 "pass `capacity` and call `activate`."
             )
-        return self.head(self.features(images))
-
-    def activate(self, classes: int) -> None:
-        """Say how many base classes there are from now on."""
-        if self.head is None:
-            raise InputError(
-                "Expected a head to activate classes of but this model has none until training "
-                "starts; pass `capacity` to have it at once."
-            )
-        self.head.activate(classes)
+        return self.head
 
     def _make_head(self, width: int, capacity: int) -> None:
         self.head = MaskedHead(width, capacity, step_seed(self.seed, "head")).to(self.device)

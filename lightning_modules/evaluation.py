@@ -29,13 +29,9 @@ class NovelAccuracy:
     """How well a head tells the novel classes apart.
 
     Attributes:
-        head: name of the head.
-        ways: classes of an episode.
-        shots: images of each class to learn from.
         accuracies: of each episode, in order; the same episodes for every head and model.
-        mean: their mean.
-        interval: half the width of the 95 % interval of the mean (Student's t over episodes); NaN
-            for a single episode.
+        interval: half the width of the 95 % interval of their mean (Student's t over episodes);
+            NaN for a single episode.
     """
 
     head: str

@@ -17,6 +17,7 @@ from fsl_basesel.backbones import load_backbone
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
+from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.report.content import count
 from fsl_basesel.report.paired import REFERENCE, paired_difference, points
 from fsl_basesel.report.record import save_pictures
@@ -109,20 +110,13 @@ def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> list[float]
         learning = _seconds(learn) / len(few)
     reading = _seconds(lambda: images.batch(few)) / len(few)
     reading /= max(1, data.workers["num_workers"])
-    looking, choices = learning / 3, max(1, len(stages) - 1)
+    choosing = max(1, len(stages) - 1) * len(images) * (reading + learning / 3)
     by = getattr(selection, "extractor", None)
     if isinstance(by, str) and not by.endswith(".ckpt"):  # it looks once, at pictures of its size
-        network, choices = load_backbone(by), 1
-        needs = network.preprocessing
-        example = torch.zeros(8, needs.channels, needs.size, needs.size, device=device)
-        look = network.for_inference(device)[1]
-        with torch.no_grad():
-            looking = _seconds(lambda: look(example)) / len(example)
+        job = EmbeddingJob(data.pool, load_backbone(by), per_class=data.pool.preview, device=device)
+        choosing = job.estimate().seconds
     per_class, least = float(data.pool.source.sizes.mean()), data.min_epoch_images
-    return [
-        choices * len(images) * (reading + looking),
-        *(e * max(c * per_class, least) * (reading + learning) for c, e in stages),
-    ]
+    return [choosing, *(e * max(c * per_class, least) * (reading + learning) for c, e in stages)]
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from fsl_basesel.data import ImageSource, from_dataset
+from fsl_basesel.data import from_dataset
 from fsl_basesel.data.source import first_images
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
+from fsl_basesel.similarity import ClassCentroids
 from lightning_modules.requirements import require_learn2learn
 from lightning_modules.tasks import SelectedTasks, TaskLoader
 
@@ -42,9 +43,6 @@ def select_classes(target: Any, selection: Selection | Iterable[Label]) -> Any:
         selection: the labels themselves, or a `Selection`. That is matched by the names of its
             classes: those of `selection_problem`, or the labels as text. A problem without names
             must have had a column for every class, in the order of the labels.
-
-    Returns:
-        What is described for `target`.
 
     Raises:
         InputError: for a class that is not there, for fewer classes than a task has ways, for a
@@ -116,24 +114,16 @@ def selection_problem(
     """
     from lightning_modules.features import image_centroids
 
-    def centroids(source: ImageSource) -> Any:
+    def centroids(dataset: Any) -> ClassCentroids:
+        source = from_dataset(dataset)
         every = range(len(source))
         source.prepare(every, preview)
         images = first_images(source, every, np.minimum(source.sizes, preview), every)
-        return image_centroids(images, len(source), network, features, batch_size=batch_size)
+        values = image_centroids(images, len(source), network, features, batch_size=batch_size)
+        return ClassCentroids(values, source.names)
 
-    base = from_dataset(candidates)
-    other = None if novel is None else from_dataset(novel)
-    return SelectionProblem.from_centroids(
-        centroids(base),
-        None if other is None else centroids(other),
-        m,
-        k,
-        lam,
-        names=base.names,
-        novel_names=None if other is None else other.names,
-        **settings,
-    )
+    task = None if novel is None else centroids(novel)
+    return SelectionProblem.from_centroids(centroids(candidates), task, m, k, lam, **settings)
 
 
 def _labels(dataset: Any, selection: Selection | Iterable[Label]) -> list[Label]:
@@ -142,7 +132,9 @@ def _labels(dataset: Any, selection: Selection | Iterable[Label]) -> list[Label]
     if isinstance(selection, Selection):
         labels = _labels_of_names(dataset, selection)
     else:
-        labels = [known.get(_plain(label), label) for label in selection]
+        # Numbers of numpy and torch as Python's, which the data set's tables have as keys.
+        plain = (one.item() if hasattr(one, "item") else one for one in selection)
+        labels = [known.get(label, label) for label in plain]
     # `labels_to_indices` is a defaultdict: asking it for an unknown label would add the label.
     unknown = [label for label in labels if label not in known]
     if unknown:
@@ -157,11 +149,6 @@ def _labels(dataset: Any, selection: Selection | Iterable[Label]) -> list[Label]
             f"{len(labels)} of which {len(set(labels))} differ."
         )
     return labels
-
-
-def _plain(label: Label) -> Label:
-    """Numbers of numpy and torch as Python's, which the data set's tables have as keys."""
-    return label.item() if hasattr(label, "item") else label
 
 
 def _labels_of_names(dataset: Any, selection: Selection) -> list[Label]:
@@ -193,7 +180,7 @@ def _restrict(taskset: Any, classes: list[Label]) -> None:
             "Taskset is made."
         )
     original = kept[1] if kept is not None and kept[0] is steps else list(steps)
-    restricted = [*_drawing(original, taskset.dataset, classes)]
+    restricted = _drawing(original, taskset.dataset, classes)
     taskset.task_transforms = restricted
     taskset.sampled_descriptions = {}
     taskset._before_selection = (restricted, original)
@@ -212,7 +199,7 @@ def _drawing(steps: Sequence[Any], owner: Any, classes: list[Label]) -> list[Any
             allowed &= set(first.labels)
     # The positions in a task are those of the transforms' data set, whatever the taskset's is.
     dataset = next((step.dataset for step in steps if hasattr(step, "dataset")), owner)
-    ways, shots, replacement, used = None, None, False, 0
+    ways, shots, replacement, used = 0, 0, False, 0
     if rest and isinstance(rest[0], kinds.CythonFusedNWaysKShots):
         fused = rest[0]
         ways, shots, replacement, used = fused.n, fused.k, fused.replacement, 1
@@ -232,7 +219,7 @@ def _drawing(steps: Sequence[Any], owner: Any, classes: list[Label]) -> list[Any
 
 
 def _require_drawable(
-    dataset: Any, classes: list[Label], allowed: set[Label], ways: int | None, shots: int | None
+    dataset: Any, classes: list[Label], allowed: set[Label], ways: int, shots: int
 ) -> None:
     outside = [label for label in classes if label not in allowed]
     if outside:
@@ -240,14 +227,14 @@ def _require_drawable(
             f"Expected classes of the {len(allowed)} that the tasks are drawn from but got "
             f"{outside[0]!r} ({len(outside)} such), which the tasks' own filter leaves out."
         )
-    if ways is not None and len(classes) < ways:
+    if len(classes) < ways:
         raise InputError(
             f"Expected at least as many classes as a task has ways, {ways}, but got "
             f"{len(classes)}; select more classes or make tasks with fewer ways."
         )
-    for label in classes if shots is not None else ():
+    for label in classes if shots else ():
         images = len(dataset.labels_to_indices[label])
-        if images < (shots or 0):
+        if images < shots:
             raise InputError(
                 f"Expected at least {shots} images of every class, which a task needs, but class "
                 f"{label!r} has {images}; leave it out or make tasks with fewer images."

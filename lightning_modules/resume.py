@@ -36,9 +36,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     Lightning writes to the folder for temporary files and moves the result, which is a copy, and
     may be half done, where that folder is on another disk.
 
-    Args:
-        check: looks at a checkpoint that was read before anything is taken from it, and raises an
-            error if it does not belong here.
+    `check` looks at a checkpoint that was read before anything is taken from it, and raises an
+    error if it does not belong here.
     """
 
     def __init__(self, check: Callable[[dict[str, Any]], None] = lambda checkpoint: None) -> None:
@@ -85,12 +84,7 @@ def _keep_previous(last: Path) -> None:
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint, by the checksums of the zip file it is; None if it is whole.
-
-    Example:
-        >>> damage(Path("nosuch.ckpt"))
-        'it is not there'
-    """
+    """What is wrong with a checkpoint, by the checksums of the zip file it is; None if whole."""
     try:
         with zipfile.ZipFile(path) as archive:
             first = archive.testzip()
@@ -125,9 +119,7 @@ class Unfinished:
     `max_steps` at once. Here the run goes on at the very place: the loops are told that the step
     is complete, and before they go on Lightning's own functions do the rest.
 
-    Args:
-        checkpoint: as it was read; the progress of its loops is changed.
-        rank: number of this process.
+    The progress of the loops in `checkpoint` is changed.
     """
 
     KEY = "unfinished"
@@ -301,16 +293,9 @@ def require_same(
 ) -> None:
     """Refuse a checkpoint whose settings differ from those of the run that is to go on.
 
-    Args:
-        saved: settings the checkpoint was written with.
-        here: settings of this run.
-        newer: settings that a checkpoint of an older version may lack.
-
-    Raises:
-        InputError: with every setting that differs, its value in the checkpoint and here.
+    Checkpoints of an older version may lack those of `newer`.
 
     Example:
-        >>> require_same({"seed": 0}, {"seed": 0})
         >>> require_same({"seed": 0}, {"seed": 1})
         Traceback (most recent call last):
         ...

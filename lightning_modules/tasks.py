@@ -23,14 +23,8 @@ class TaskLoader(EpochLoader):
     `ways - 1`. A task is a function of (seed, epoch, number, process), and no two processes get the
     same one.
 
-    Args:
-        images: the images with their labels.
-        ways: classes of a task.
-        shots: images of each class to learn from.
-        queries: images of each class to test on.
-        tasks: tasks of an epoch in one process.
-        options: those of `EpochLoader`: `epoch`, `seed`, `rank`, `world`, `augment` and options of
-            `torch.utils.data.DataLoader`.
+    An epoch has `tasks` tasks in one process. `options` are those of `EpochLoader`: `epoch`,
+    `seed`, `rank`, `world`, `augment` and options of `torch.utils.data.DataLoader`.
 
     Example:
         >>> from fsl_basesel.data import from_arrays
@@ -123,7 +117,6 @@ class SelectedTasks(BaseClassDataModule):
         return self.tasks
 
     def _loader_settings(self, part: str) -> dict[str, Any]:
-        """What a loader of tasks of this part is made with, images and epoch aside."""
         rank, world = self._rank_and_world()
         return {
             "ways": self.ways,
