@@ -22,7 +22,8 @@ from fsl_basesel import checks
 from fsl_basesel.cli.fit import flags, parse
 from fsl_basesel.data import LabelsPending
 from fsl_basesel.errors import InputError
-from lightning_modules import found
+from fsl_basesel.report.record import save_pictures
+from lightning_modules import fitting, found
 from lightning_modules.both import PACKAGES
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.novel_evaluation import NovelEvaluation
@@ -161,22 +162,20 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
         logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
     settings = settings_of(asked)
     command = build(settings, words)
+    control = asked.control is not None
     if asked.pool is not None and asked.train == "frozen":
-        from lightning_modules.frozen import frozen_run
-
-        frozen_run(command, asked.backbone, control=asked.control is not None)
+        fitting.frozen_run(command, asked.backbone, control)
         return command
-    from lightning_modules import fitting
-
-    fitting.announce(command, asked.began, asked.control is not None)
+    fitting.announce(command, asked.began, control)
     try:
         command.fit()
     except LabelsPending:
-        if command.trainer.is_global_zero:
-            fitting.waiting(command)
+        if command.trainer.is_global_zero:  # the page shows what to label
+            save_pictures(command.folder, command.datamodule.pool, command.datamodule.novel)
+            fitting.write_report(command.folder)
         raise
-    if asked.pool is not None or asked.control is not None:
-        fitting.finish(command, settings, words, control=asked.control is not None)
+    if asked.pool is not None or control:
+        fitting.finish(command, settings, words, control)
     return command
 
 

@@ -35,10 +35,8 @@ from lightning_modules.backbones import saved_classifier
 from lightning_modules.data import BaseClassDataModule
 from lightning_modules.heads.normalisation import batch_bound_layers
 
-FeatureFunction = Callable[[Tensor], Tensor]
 
-
-def feature_function(module: nn.Module, attribute: str = "features") -> FeatureFunction:
+def feature_function(module: nn.Module, attribute: str = "features") -> Callable[[Tensor], Tensor]:
     """What turns images into features: a method or submodule of `module`."""
     found = getattr(module, attribute, None)
     if not callable(found):
