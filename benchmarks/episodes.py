@@ -145,7 +145,7 @@ def _contenders(args: argparse.Namespace, console: Console) -> dict[str, dict[st
 
 def _learn2learn(args: argparse.Namespace, data: CachedFeatures) -> dict[str, dict[str, Work]]:
     """Tasksets as its examples build them, and its classifier as its ProtoNet uses it."""
-    from lightning_modules.requirements import require_learn2learn
+    from lightning_modules import require_learn2learn
 
     l2l = require_learn2learn()
     dataset = l2l.data.MetaDataset(data, labels_to_indices=data.positions)

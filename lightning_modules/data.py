@@ -21,13 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from fsl_basesel import checks
-from fsl_basesel.data import (
-    ClassPool,
-    ImageSet,
-    NovelTask,
-    counter,
-    require_disjoint,
-)
+from fsl_basesel.data import ClassPool, ImageSet, NovelTask, counter, require_disjoint
 from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.data.reading import text_of
 from fsl_basesel.errors import InputError
@@ -167,10 +161,8 @@ class EpochLoader:
         min_images: int = 0,
         **workers: Any,
     ) -> None:
-        if batch_size < 1:
-            raise InputError(f"Expected `batch_size` to be at least 1 but got {batch_size}.")
         self.dataset = images
-        self.batch_size = batch_size
+        self.batch_size = checks.integer(batch_size, "batch_size", 1, None, "")
         self._epoch = epoch
         self._seed, self._rank, self._world = seed, rank, world
         self._shuffle, self._min_images = shuffle, min_images

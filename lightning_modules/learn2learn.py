@@ -23,10 +23,10 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
 from fsl_basesel.similarity import ClassCentroids
+from lightning_modules import require_learn2learn
 from lightning_modules.data import BaseClassDataModule, EpochLoader
 from lightning_modules.episodes import EpisodeSampler
 from lightning_modules.features import image_centroids
-from lightning_modules.requirements import require_learn2learn
 
 Label = Any
 """A class of a learn2learn data set: whatever its `labels_to_indices` has as keys."""

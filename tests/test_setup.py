@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from lightning_modules.requirements import INSTALL_LEARN2LEARN
+from lightning_modules import INSTALL_LEARN2LEARN
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
+from lightning_modules import require_learn2learn
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import evaluation_mode, full_precision, one_by_one
 from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods
 from lightning_modules.heads.normalisation import use_support_statistics
-from lightning_modules.requirements import require_learn2learn
 
 
 class MAMLMethods(EpisodicMethods):

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from fsl_basesel import checks
+from lightning_modules import require_learn2learn
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import autocast_off, class_means, full_precision, one_by_one
 from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods
-from lightning_modules.requirements import require_learn2learn
 
 DISTANCES = ("euclidean", "cosine")
 

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from lightning_modules import require_learn2learn
-from lightning_modules.requirements import INSTALL_LEARN2LEARN
+from lightning_modules import INSTALL_LEARN2LEARN, require_learn2learn
 
 
 def forget_learn2learn(monkeypatch: pytest.MonkeyPatch) -> None:
