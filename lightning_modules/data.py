@@ -134,17 +134,6 @@ class EpochLoader:
 
     Without `shuffle` it gives every image once, as they come, every epoch alike. `workers` are
     options of `torch.utils.data.DataLoader` (`num_workers`, `pin_memory`, ...).
-
-    Example:
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(6, 1, 4, 4), [0, 0, 0, 1, 1, 1])
-        >>> pictures = ImageSet(source, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1])
-        >>> loader = EpochLoader(pictures, 2)
-        >>> [labels.tolist() for _, labels in loader]
-        [[1, 0], [1, 0], [0, 1]]
-        >>> loader.load_state_dict({"epoch": 0, "batches": 2})
-        >>> [labels.tolist() for _, labels in loader]
-        [[0, 1]]
     """
 
     def __init__(

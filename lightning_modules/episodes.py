@@ -59,15 +59,6 @@ class EpisodeSampler:
         shots: images of each class to learn from.
         queries: images of each class to classify.
         seed: seed of all episodes.
-
-    Example:
-        >>> sampler = EpisodeSampler([0] * 10 + [1] * 10 + [2] * 10, ways=2, shots=1, queries=3)
-        >>> draw = sampler.draw([0, 1])
-        >>> draw.support.shape, draw.query.shape
-        (torch.Size([2, 2, 1]), torch.Size([2, 2, 3]))
-        >>> episode = sampler.episode(torch.arange(30.0)[:, None], 1)
-        >>> bool((episode.query[:3, 0].long() == draw.query[1, 0]).all())
-        True
     """
 
     def __init__(

@@ -141,14 +141,6 @@ def image_centroids(
 
     Returns:
         `[classes, d]` float64.
-
-    Example:
-        >>> from fsl_basesel.data import from_arrays
-        >>> from lightning_modules import BaseClassifier
-        >>> source = from_arrays(torch.rand(6, 1, 28, 28), [0, 0, 0, 1, 1, 1])
-        >>> pictures = ImageSet(source, [0, 0, 1], [0, 1, 0], [0, 0, 1])
-        >>> image_centroids(pictures, 2, BaseClassifier("conv3")).shape
-        (2, 128)
     """
     counts = np.bincount(images.labels, minlength=classes)
     if not counts.all():

@@ -270,14 +270,6 @@ class TaskLoader(EpochLoader):
 
     An epoch has `tasks` tasks in one process. `options` are those of `EpochLoader`: `epoch`,
     `seed`, `rank`, `world`, `augment` and options of `torch.utils.data.DataLoader`.
-
-    Example:
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(6, 1, 4, 4), [0, 0, 0, 1, 1, 1])
-        >>> pictures = ImageSet(source, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1])
-        >>> loader = TaskLoader(pictures, ways=2, shots=1, queries=2, tasks=4)
-        >>> [(images.shape[0], labels.tolist()) for images, labels in loader][0]
-        (6, [0, 0, 0, 1, 1, 1])
     """
 
     def __init__(
