@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,7 +180,7 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
                 f"both; leave one out, or name a similarity: {', '.join(SIMILARITIES)}"
             )
         matrix = all_or_none(lambda: read_similarity(args.similarity))
-        named = {"names": matrix.names, "novel_names": matrix.novel_names}
+        named: dict[str, Any] = {"names": matrix.names, "novel_names": matrix.novel_names}
         settings, page_classes = all_or_none(lambda: _settings(args, **named))
         problem = SelectionProblem(matrix.values, **named, **settings)
         problem = problem.shard() if launched() else problem
@@ -263,7 +263,7 @@ def _settings(
     names: tuple[str, ...],
     novel_names: tuple[str, ...],
     groups: tuple[str, ...] | None = None,
-    images: Sequence[int] | None = None,
+    images: Iterable[int] | None = None,
 ) -> tuple[dict[str, Any], Sequence[str]]:
     """Objective and limits as `SelectionProblem` takes them, and the classes that a page chose.
 
