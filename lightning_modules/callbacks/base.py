@@ -516,7 +516,7 @@ class SelectionCallback(pl.Callback):
     def _require_own(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the checkpoint of another run, before weights that do not fit are loaded."""
         state = checkpoint.get("callbacks", {}).get(self.state_key)
-        if state is None:
+        if state is None or not state["data"]:  # none was trained
             raise InputError(
                 f"Expected a checkpoint of a run with {type(self).__name__} but it has no state of "
                 "it; to start from its weights load them into the model and leave `ckpt_path` out."

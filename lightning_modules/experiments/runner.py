@@ -109,7 +109,6 @@ def _prepare(threads: int) -> None:
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     torch.set_num_threads(threads)
-    os.environ["NUMBA_NUM_THREADS"] = str(threads)
 
 
 def _end_with(sentinel: int) -> None:

@@ -184,6 +184,11 @@ def test_a_checkpoint_without_a_selection_is_refused(tmp_path: Path, checkpoint:
         resume(tmp_path / "weights.ckpt")
     with pytest.raises(InputError, match="a run with SelectBaseClasses but it has no state"):
         resume(checkpoint, callback=SelectBaseClasses(3))
+    validating = tiny_trainer(tmp_path, tiny_cold_start())
+    validating.validate(trainer.lightning_module, data, verbose=False)
+    validating.save_checkpoint(tmp_path / "validated.ckpt")
+    with pytest.raises(InputError, match="a run with ColdStartSelection but it has no state of it"):
+        resume(tmp_path / "validated.ckpt")
 
 
 def test_a_data_module_of_another_name_finds_its_state(checkpoint: Path) -> None:
