@@ -340,8 +340,7 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     adds_from = _adds_from(problem, added, excess)
     value, index = problem.rows.all(value), problem.rows.all(index)
     weight = problem.rows.all(problem.row_weights)
-    every = np.arange(problem.n_candidates)
-    lost = topk.losses(value, index, every, weight, problem.n_candidates)
+    lost = topk.losses(value, index, weight, problem.n_candidates)
     total = Rows.here(problem.n_novel).sum(lost)
     serves = _served_by(value, index, problem.depth)
     chosen = tuple(

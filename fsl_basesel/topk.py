@@ -63,18 +63,15 @@ def remove(
     insert(columns, members, value, index, rows)
 
 
-def losses(
-    value: np.ndarray, index: np.ndarray, where: np.ndarray, weight: np.ndarray, count: int
-) -> np.ndarray:
-    """`out[block, where[u]]` = what the top-k sums of a block lose if column `u` is dropped.
+def losses(value: np.ndarray, index: np.ndarray, weight: np.ndarray, count: int) -> np.ndarray:
+    """`out[block, u]` = what the top-k sums of a block of rows lose if column `u` is dropped.
 
-    The state is one deeper than k. `where` is the place of each column in `out`, and `count` its
-    width.
+    The state is one deeper than k; `count` is the number of columns.
     """
     rows, k = len(value), value.shape[1] - 1
     blocks = -(-rows // ROWS)
-    listed = index[:, :k]  # what is missing, at the end of a list, loses 0
-    place = np.where(listed < 0, 0, where[listed]) + (np.arange(rows) // ROWS * count)[:, None]
+    listed = np.maximum(index[:, :k], 0)  # what is missing, at the end of a list, loses 0
+    place = listed + (np.arange(rows) // ROWS * count)[:, None]
     loss = weight[:, None] * (value[:, :k] - value[:, k:])
     sums = np.bincount(place.ravel(), loss.ravel(), blocks * count)
     return sums[: blocks * count].reshape(blocks, count)

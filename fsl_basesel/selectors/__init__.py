@@ -68,7 +68,8 @@ def register(selector: type[Selector]) -> type[Selector]:
             "say 'none' where nothing is guaranteed."
         )
     known = _by_name.get(name)
-    if known is not None and _identity(known) != _identity(selector):
+    # A module that is loaded again brings its selectors again.
+    if isinstance(known, str) or (known is not None and _origin(known) != _origin(selector)):
         raise InputError(
             f"Expected the name of {selector.__name__} to be new but {name!r} is a method already."
         )
@@ -76,10 +77,8 @@ def register(selector: type[Selector]) -> type[Selector]:
     return selector
 
 
-def _identity(selector: str | type[Selector]) -> str:
-    if isinstance(selector, str):
-        return f"{__name__}.{selector}"
-    return f"{selector.__module__}.{selector.__qualname__}"
+def _origin(selector: type[Selector]) -> tuple[str, str]:
+    return selector.__module__, selector.__qualname__
 
 
 def selector_class(method: str) -> type[Selector]:

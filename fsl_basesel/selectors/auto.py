@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.base import Choice, Selector
-from fsl_basesel.selectors.dual import check_effort, solve
+from fsl_basesel.selectors.base import Choice
+from fsl_basesel.selectors.dual import LagrangianDual, solve
 from fsl_basesel.selectors.greedy import greedy
 from fsl_basesel.selectors.swap import improve_by_swaps
 
 
 @dataclass(frozen=True)
-class Auto(Selector):
+class Auto(LagrangianDual):
     """What to use when in doubt: never below greedy, and proven near-optimal for the instance.
 
     It runs on the CPU, also where there is a GPU, like every method but `double-greedy`.
@@ -26,14 +26,6 @@ class Auto(Selector):
     """
 
     name: ClassVar[str] = "auto"
-    serves_limits: ClassVar[bool] = True
-    guarantee: ClassVar[str] = "at least greedy's value; certified per instance by its upper bound"
-
-    gap: float = 0.0
-    max_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        check_effort(self.gap, self.max_steps)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         start = improve_by_swaps(problem, greedy(problem))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from fsl_basesel import topk
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
@@ -105,8 +106,7 @@ class Selector(ABC):
 
     def require(self, problem: SelectionProblem) -> None:
         """Refuse a problem that the algorithm, or one inside it, cannot work on."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for value in self._fields().values():
             if isinstance(value, Selector):
                 value.require(problem)
         if problem.rows.size > 1 and self.needs_all_rows:
@@ -141,17 +141,16 @@ class Selector(ABC):
                 f'{self.name!r}, which runs on the CPU; leave `device` at "auto".'
             )
         changes: dict[str, Any] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name == "device":
-                changes["device"] = device
-            elif isinstance(value, Selector) and (device == "cpu" or value.uses_device()):
-                changes[field.name] = value.on_device(device)
+        for name, value in self._fields().items():
+            if name == "device":
+                changes[name] = device
+            elif isinstance(value, Selector) and value.uses_device():
+                changes[name] = value.on_device(device)
         return dataclasses.replace(self, **changes)
 
     def uses_device(self) -> bool:
         """Whether the algorithm, or one inside it, can run on a GPU."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = self._fields()
         inside = (value for value in values.values() if isinstance(value, Selector))
         return "device" in values or any(value.uses_device() for value in inside)
 
@@ -160,8 +159,11 @@ class Selector(ABC):
 
         Without the device: the selection is the same on every one.
         """
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: _plain(value) for name, value in values.items() if name != "device"}
+        values = self._fields().items()
+        return {name: _plain(value) for name, value in values if name != "device"}
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def _plain(value: object) -> object:
@@ -192,6 +194,17 @@ def space_of_centroids(problem: SelectionProblem, method: str) -> Space:
             "another method."
         )
     return problem.matrix.space
+
+
+def with_selected(problem: SelectionProblem, chosen: np.ndarray | list[int]) -> np.ndarray:
+    """B_s and the columns `chosen`."""
+    return np.concatenate([np.array(problem.selected, np.int64), np.asarray(chosen, np.int64)])
+
+
+def losses(problem: SelectionProblem, value: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """`[|B|]`: what the top-k sums of all rows lose without each column, from a state of k + 1."""
+    here = topk.losses(value, index, problem.row_weights, problem.n_candidates)
+    return problem.rows.sum(here)
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from fsl_basesel import checks, topk
 from fsl_basesel.limits import SLACK, Limits
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
-from fsl_basesel.selectors.base import Choice, Selector, largest
+from fsl_basesel.selectors.base import Choice, Selector, largest, with_selected
 from fsl_basesel.selectors.greedy import fill, greedy, greedy_order, replace_unused
 from fsl_basesel.selectors.swap import improve_by_swaps
 
@@ -63,7 +63,9 @@ class LagrangianDual(Selector):
     max_steps: int | None = None
 
     def __post_init__(self) -> None:
-        check_effort(self.gap, self.max_steps)
+        checks.non_negative(self.gap, "gap")
+        if self.max_steps is not None:  # without a step, no bound
+            checks.integer(self.max_steps, "max_steps", 1, None, "")
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         return solve(problem, greedy(problem), self.gap, self.max_steps)
@@ -75,24 +77,9 @@ def solve(
     gap: float = 0.0,
     max_steps: int | None = None,
 ) -> Choice:
-    """Bound the optimum and look for better selections, beginning at the set `start`.
-
-    Args:
-        problem: What to select from.
-        start: A good selection; the better, the faster.
-        gap: Relative gap at which to stop.
-        max_steps: Most subgradient steps; None is `step_budget(problem)`.
-    """
-    check_effort(gap, max_steps)
+    """Bound the optimum and look for better selections, beginning at the set `start`."""
     search = _Search(problem, np.asarray(start, np.int64), gap)
     return search.run(step_budget(problem) if max_steps is None else max_steps)
-
-
-def check_effort(gap: float, max_steps: int | None) -> None:
-    """Refuse a gap or a number of steps that no search can have; without a step, no bound."""
-    checks.non_negative(gap, "gap")
-    if max_steps is not None:
-        checks.integer(max_steps, "max_steps", 1, None, "")
 
 
 def step_budget(problem: SelectionProblem) -> int:
@@ -111,19 +98,19 @@ class Node:
         inside: Columns that are in, besides B_s.
         free: Columns that may be chosen, ascending.
         thresholds: The best ones met.
+        terms: Columns of the set that the bound belongs to.
         price: The best nu met.
         bound: On the value of every choice of this part.
         often: How often each free column was in the best set of the last steps, 0 to 1.
-        terms: Columns of the set that the bound belongs to.
     """
 
     inside: np.ndarray
     free: np.ndarray
     thresholds: np.ndarray
-    price: float
+    terms: np.ndarray
+    price: float = 0.0
     bound: float = np.inf
     often: np.ndarray | None = None
-    terms: np.ndarray | None = None
 
     def keep(self, which: np.ndarray) -> None:
         """Leave only some of the free columns."""
@@ -131,16 +118,12 @@ class Node:
         self.often = None if self.often is None else self.often[which]
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A bound at given thresholds and price, and the allowed set that it belongs to."""
 
     bound: float
     scores: np.ndarray
     top: np.ndarray  # positions in `free`
-    most: np.ndarray
-    least: np.ndarray
-    count: int
 
 
 class _Search:
@@ -149,7 +132,6 @@ class _Search:
     def __init__(self, problem: SelectionProblem, start: np.ndarray, gap: float) -> None:
         self.problem, self.gap = problem, gap
         self.limits = Limits.only_m(problem) if problem.limits is None else problem.limits
-        self.selected = np.array(problem.selected, np.int64)
         self.best_set = start
         self.best_value = self._value(start)
         self.budget = self.limits.budget * (1 + SLACK) if self.limits.has_budget else 0.0
@@ -167,7 +149,9 @@ class _Search:
         # Where classes are left that nobody needs, others that add nothing either take their place.
         self.best_set = replace_unused(self.problem, self.best_set)
         self.best_value = max(self.best_value, self._value(self.best_set))
-        left = (one for one in nodes if one.bound - self.best_value > self._rounding(one))
+        left = (
+            one for one in nodes if one.bound - self.best_value > self._rounding(one, one.terms)
+        )
         bound = max([self.best_value, *(one.bound for one in left)])
         return Choice(greedy_order(self.problem, self.best_set), bound, price)
 
@@ -193,7 +177,7 @@ class _Search:
             report("branching", steps - left, steps)
             for child in self._branches(node):
                 left -= self._improve_bound(child, min(BRANCH_STEPS, left), None)
-                if child.bound > -np.inf and not self._closed(child, 0.0):
+                if not self._closed(child, 0.0):
                     heapq.heappush(waiting, (-child.bound, next(numbers), child))
         report("branching", steps, steps)
         return [node for *_, node in waiting if not self._closed(node, 0.0)]
@@ -204,11 +188,12 @@ class _Search:
         With it, a further unit of the budget raises that bound by nu, and the optimum by no more.
         """
         include = np.array(self.limits.include, np.int64)
-        node = Node(include, np.setdiff1d(self.problem.unselected, include), thresholds, 0.0)
+        free = np.setdiff1d(self.problem.unselected, include)
+        node = Node(include, free, thresholds, include)
 
         def at(price: float) -> tuple[float, bool]:
             point = self._evaluate(node, thresholds, price)
-            chosen = np.concatenate([include, node.free[point.top]])
+            chosen = np.concatenate([include, free[point.top]])
             return point.bound, self.limits.affords(self.limits.spent(chosen))
 
         best, low, high = (at(0.0)[0], 0.0), 0.0, self.unit
@@ -227,7 +212,7 @@ class _Search:
         problem, limits = self.problem, self.limits
         inside = np.array(limits.include, np.int64)
         free = np.setdiff1d(problem.unselected, inside)
-        value, _ = problem.state_of(np.concatenate([self.selected, self.best_set]))
+        value, _ = problem.state_of(with_selected(problem, self.best_set))
         kth = value[:, -1]
         prices = [0.0]
         if limits.has_budget:
@@ -237,7 +222,7 @@ class _Search:
             if len(finite):
                 usual = float(finite[min(2, len(finite) - 1)])
                 prices += [0.5 * usual, usual, 2.0 * usual]
-        node = Node(inside, free, kth, 0.0)
+        node = Node(inside, free, kth, self.best_set)
         self._tighten(node)
         tries = [
             (problem.floor + scale * (kth - problem.floor), price)
@@ -249,58 +234,53 @@ class _Search:
 
     def _closed(self, node: Node, gap: float) -> bool:
         """Whether nothing in this part is better than the best set, but for rounding and gap."""
-        allowed = max(gap, ROUNDING) * abs(node.bound) + self._rounding(node)
+        allowed = max(gap, ROUNDING) * abs(node.bound) + self._rounding(node, node.terms)
         return node.bound < np.inf and node.bound - self.best_value <= allowed
 
-    def _rounding(self, node: Node, terms: np.ndarray | None = None) -> float:
-        if terms is None:
-            terms = self.best_set if node.terms is None else node.terms
+    def _rounding(self, node: Node, terms: np.ndarray) -> float:
         price = node.price * self.limits.spent(terms) if self.limits.has_budget else 0.0
         return self.problem.rounding(self.best_set, terms) + ROUNDING * price
 
     def _evaluate(self, node: Node, thresholds: np.ndarray, price: float) -> Point:
         problem, limits = self.problem, self.limits
-        fixed = np.concatenate([self.selected, node.inside])
+        fixed = with_selected(problem, node.inside)
         gains, mean = problem.gains_and_mean(thresholds, np.concatenate([node.free, fixed]))
         scores, inside = gains[: len(node.free)], gains[len(node.free) :]
         if limits.has_budget:
             scores = scores - price * limits.cost[node.free]
-        have = limits.counts(node.inside)
-        most, least = limits.most - have, np.maximum(limits.least - have, 0)
         count = limits.m - len(node.inside)
         if problem.limits is None:
             top = largest(scores, min(count, len(scores)))
         else:
+            have = limits.counts(node.inside)
+            most, least = limits.most - have, np.maximum(limits.least - have, 0)
             top = limits.best(scores, node.free, count, most, least)
         bound = mean + float(scores[top].sum())
         if len(fixed):
             bound += float(inside.sum())
         if limits.has_budget:
             bound += price * (self.budget - limits.spent(node.inside))
-        return Point(bound, scores, top, most, least, count)
-
-    def _possible(self, node: Node) -> bool:
-        """Whether any choice of this part keeps to the limits."""
-        limits = self.limits
-        have, there = limits.counts(node.inside), limits.counts(node.free)
-        count = limits.m - len(node.inside)
-        need = np.maximum(limits.least - have, 0)
-        reach = np.minimum(there, limits.most - have)
-        if count < need.sum() or (reach < need).any() or (limits.exact and reach.sum() < count):
-            return False
-        return not limits.has_budget or limits.affords(limits.spent(node.inside))
+        return Point(bound, scores, top)
 
     def _tighten(self, node: Node) -> None:
-        """Leave out what cannot be added: too expensive, or too many of its group or at all."""
+        """Leave out what cannot be added: too expensive, or too many of its group or at all.
+
+        The bound is -inf if no choice of what is left keeps to the limits.
+        """
         limits = self.limits
-        keep = (limits.counts(node.inside) < limits.most)[limits.group[node.free]]
-        if len(node.inside) >= limits.m:
-            keep[:] = False
+        have, count = limits.counts(node.inside), limits.m - len(node.inside)
+        spent = limits.spent(node.inside)
+        keep = (have < limits.most)[limits.group[node.free]] & (count > 0)
         if limits.has_budget:
-            room = limits.budget * (1 + SLACK) - limits.spent(node.inside)
+            room = limits.budget * (1 + SLACK) - spent
             keep &= limits.cost[node.free] <= room + SLACK * limits.budget
         if not keep.all():
             node.keep(keep)
+        need = np.maximum(limits.least - have, 0)
+        reach = np.minimum(limits.counts(node.free), limits.most - have)
+        short = limits.exact and reach.sum() < count
+        if count < need.sum() or (reach < need).any() or short or not limits.affords(spent):
+            node.bound = -np.inf
 
     def _improve_bound(self, node: Node, steps: int, task: str | None) -> int:
         """Subgradient steps from the node's thresholds; returns how many were made."""
@@ -311,8 +291,7 @@ class _Search:
         for step in range(steps):
             if task is not None:
                 report(task, step, steps)
-            if not self._possible(node):
-                node.bound = -np.inf
+            if node.bound == -np.inf:
                 return step
             at = self._evaluate(node, thresholds, price)
             chosen = np.concatenate([node.inside, node.free[at.top]])
@@ -327,8 +306,7 @@ class _Search:
                 return step + 1
             often = np.zeros(len(node.free))
             often[at.top] = 1.0
-            old = often if node.often is None or len(node.often) != len(often) else node.often
-            node.often = 0.8 * old + 0.2 * often
+            node.often = 0.8 * (often if node.often is None else node.often) + 0.2 * often
             slack = at.bound - self.best_value + ROUNDING * abs(at.bound)
             slack += self._rounding(node, chosen)
             if slack <= 0.9 * fixed_at and (0 < len(at.top) < len(node.free) or not limits.exact):
@@ -342,7 +320,7 @@ class _Search:
                 if length < 1e-4:
                     return step + 1
                 continue
-            members = np.concatenate([self.selected, chosen])
+            members = with_selected(problem, chosen)
             above = topk.count_above(problem.by_candidate, members, thresholds)
             gradient = problem.row_weights * (problem.k - above) / problem.scale
             price_gradient = 0.0
@@ -370,7 +348,7 @@ class _Search:
         Forcing a column in (or out) lowers the bound by an exchange. If that falls below the best
         value met, no choice better than that one has the column in (or out).
         """
-        loss_in, loss_out, inside = exchange_losses(self.limits, node.free, at)
+        loss_in, loss_out, inside = exchange_losses(self.limits, node, at)
         own = ROUNDING * np.abs(self.problem.modular[node.free])
         own = own + ROUNDING * node.price * self.limits.cost[node.free]
         leave = ~inside & (loss_in > slack + own)
@@ -379,8 +357,7 @@ class _Search:
             return False
         node.inside = np.concatenate([node.inside, node.free[stay]])
         node.keep(~(leave | stay))
-        if self._possible(node):
-            self._tighten(node)
+        self._tighten(node)
         return True
 
     def _branches(self, node: Node) -> list[Node]:
@@ -391,25 +368,16 @@ class _Search:
         size = np.abs(at.scores + node.price * self.limits.cost[node.free])
         doubt = np.minimum(node.often, 1.0 - node.often) * (size + 1e-300)
         if not doubt.any():
-            loss_in, loss_out, inside = exchange_losses(self.limits, node.free, at)
+            loss_in, loss_out, inside = exchange_losses(self.limits, node, at)
             doubt = -np.where(inside, loss_out, loss_in)
         pick = int(doubt.argmax())
-        others = np.delete(node.free, pick)
-        often = np.delete(node.often, pick)
+        others, often = np.delete(node.free, pick), np.delete(node.often, pick)
         children = []
         for more in (node.free[pick : pick + 1], node.free[:0]):
-            child = Node(
-                np.concatenate([node.inside, more]),
-                others,
-                node.thresholds,
-                node.price,
-                node.bound,
-                often,
-                node.terms,
-            )
-            if self._possible(child):
-                self._tighten(child)
-                children.append(child)
+            inside = np.concatenate([node.inside, more])
+            child = replace(node, inside=inside, free=others, often=often)
+            self._tighten(child)
+            children.append(child)
         return children
 
     def _repaired(self, chosen: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
@@ -417,27 +385,28 @@ class _Search:
         limits = self.limits
         if not limits.has_budget:
             return chosen
-        kept = chosen
-        if not limits.affords(limits.spent(kept)):
-            worth = self.problem.gains_over(thresholds, kept) / np.maximum(
-                limits.cost[kept], 1e-300
-            )
-            counts = limits.counts(kept)
-            must = set(limits.include)
-            gone: set[int] = set()
-            spent = limits.spent(kept)
-            for u in kept[np.argsort(worth, kind="stable")].tolist():
+        spent = limits.spent(chosen)
+        if not limits.affords(spent):
+            cost = np.maximum(limits.cost[chosen], 1e-300)
+            worth = self.problem.gains_over(thresholds, chosen) / cost
+            counts = limits.counts(chosen)
+            keep = np.ones(len(chosen), bool)
+            for at in np.argsort(worth, kind="stable"):
                 if limits.affords(spent):
                     break
-                group = limits.group[u]
-                if u not in must and counts[group] > limits.least[group] and limits.cost[u] > 0:
-                    gone.add(u)
+                u, group = chosen[at], limits.group[chosen[at]]
+                if (
+                    u not in limits.include
+                    and counts[group] > limits.least[group]
+                    and limits.cost[u] > 0
+                ):
+                    keep[at] = False
                     counts[group] -= 1
                     spent -= float(limits.cost[u])
-            kept = np.array([u for u in kept.tolist() if u not in gone], np.int64)
-            if limits.fault(kept.tolist()) is not None:
+            chosen = chosen[keep]
+            if limits.fault(chosen.tolist()) is not None:
                 return self.best_set
-        return fill(self.problem, kept)
+        return fill(self.problem, chosen)
 
     def _recover(self, candidate_set: np.ndarray | list[int]) -> None:
         found = np.asarray(candidate_set, np.int64)
@@ -446,30 +415,30 @@ class _Search:
             self.best_value, self.best_set = value, found
 
     def _value(self, chosen: np.ndarray) -> float:
-        return self.problem.value_of(np.concatenate([self.selected, chosen]))
+        return self.problem.value_of(with_selected(self.problem, chosen))
 
 
 def exchange_losses(
-    limits: Limits, free: np.ndarray, at: Point
+    limits: Limits, node: Node, at: Point
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What the sum of scores loses at least if a column is forced in, or out; and which are in.
 
     Allowed sets are the bases of a matroid, so forcing one column costs one exchange.
     """
-    inside = np.zeros(len(free), bool)
+    inside = np.zeros(len(node.free), bool)
     inside[at.top] = True
-    group, scores = limits.group[free], at.scores
-    counts = np.bincount(group[inside], minlength=len(at.most))
-    worst_in = np.full(len(at.most), np.inf)  # of each group
+    group, scores = limits.group[node.free], at.scores
+    worst_in = np.full(len(limits.most), np.inf)  # of each group
     np.minimum.at(worst_in, group[inside], scores[inside])
-    best_out = np.full(len(at.most), -np.inf)
+    best_out = np.full(len(limits.most), -np.inf)
     np.maximum.at(best_out, group[~inside], scores[~inside])
-    spare, room = counts > at.least, counts < at.most
+    counts = limits.counts(np.concatenate([node.inside, node.free[inside]]))
+    spare, room = counts > limits.least, counts < limits.most
     worst_spare = worst_in[spare].min(initial=np.inf)
     best_room = best_out[room].max(initial=-np.inf)
     if not limits.exact:
         best_room = max(best_room, 0.0)  # nobody takes the place
-        if len(at.top) < at.count:
+        if counts.sum() < limits.m:
             worst_spare = min(worst_spare, 0.0)  # there is a place
     partner_in = np.where(room[group], np.minimum(worst_in[group], worst_spare), worst_in[group])
     partner_out = np.where(spare[group], np.maximum(best_out[group], best_room), best_out[group])

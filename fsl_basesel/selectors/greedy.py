@@ -15,13 +15,11 @@ from typing import ClassVar
 import numpy as np
 
 from fsl_basesel import topk
-from fsl_basesel.compiled import kernel
 from fsl_basesel.limits import Remaining
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.base import Choice, Selector
+from fsl_basesel.selectors.base import Choice, Selector, with_selected
 
 FEWEST, MOST = 16, 64  # old gains that are computed afresh at once
-LEVELS = 16  # values of K tried with all classes that are left, before rows are sorted
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,7 @@ def greedy(problem: SelectionProblem) -> np.ndarray:
     must = np.array(problem.limits.include, np.int64)
     found = fill(problem, must)
     if problem.limits.has_budget:
-        other = fill(problem, must, per_cost=True)
-        if _value(problem, other) > _value(problem, found):
-            found = other
+        found = better(problem, found, fill(problem, must, per_cost=True))
     return np.array(greedy_order(problem, found), np.int64)
 
 
@@ -77,27 +73,25 @@ def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) 
     candidates = np.setdiff1d(problem.unselected, chosen)
     room = Remaining(limits, candidates, chosen)
     candidates = room.without_misfits(candidates)
+    count = limits.m - len(chosen)
     if limits.exact:
-        more = _extend(problem, chosen, candidates, limits.m - len(chosen), room)
-        return np.concatenate([chosen, more])
+        return np.concatenate([chosen, _extend(problem, chosen, candidates, count, room)])
     price = None
     if per_cost:  # what is free comes first
         least = limits.cost[limits.cost > 0.0].min(initial=1.0)
         price = np.where(limits.cost > 0.0, limits.cost, 1e-3 * least)
-    members = np.concatenate([np.array(problem.selected, np.int64), chosen])
-    value, index = problem.state_of(members)
-    count = limits.m - len(chosen)
-    picks = _picks(problem, value, index, candidates, count, room, price, 0.0)
+    state = problem.state_of(with_selected(problem, chosen))
+    picks = _picks(problem, state, candidates, count, 0.0, room, price)
     while room.needs.any():
         needed = (room.needs > 0)[limits.group[candidates]]
         left = np.setdiff1d(candidates[needed], picks)
-        more = _picks(problem, value, index, left, 1, room, price, -np.inf)
-        picks = np.concatenate([picks, more])
-    return np.concatenate([chosen, picks])
+        picks += _picks(problem, state, left, 1, -np.inf, room, price)
+    return np.concatenate([chosen, np.array(picks, np.int64)])
 
 
-def _value(problem: SelectionProblem, chosen: np.ndarray) -> float:
-    return problem.value_of(np.concatenate([np.array(problem.selected, np.int64), chosen]))
+def better(problem: SelectionProblem, *sets: np.ndarray) -> np.ndarray:
+    """The first of the sets with the largest value."""
+    return max(sets, key=lambda chosen: problem.value_of(with_selected(problem, chosen)))
 
 
 def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
@@ -119,8 +113,8 @@ def replace_unused(problem: SelectionProblem, members: np.ndarray) -> np.ndarray
     chosen = np.asarray(members, np.int64)
     if gain_threshold(problem) < 0.0 or problem.limits is not None:
         return chosen
-    both = np.concatenate([np.array(problem.selected, np.int64), chosen])
-    used = np.sort(chosen[is_used(problem, problem.state_of(both)[1])[chosen]])
+    _, index = problem.state_of(with_selected(problem, chosen))
+    used = np.sort(chosen[is_used(problem, index)[chosen]])
     if len(used) == len(chosen):
         return chosen
     others = np.setdiff1d(problem.unselected, used)
@@ -136,7 +130,7 @@ def is_used(problem: SelectionProblem, index: np.ndarray) -> np.ndarray:
 
 
 def gain_threshold(problem: SelectionProblem) -> float:
-    """What a gain has to exceed: 0, or nothing where a class has a price whatever else is in."""
+    """What a gain has to exceed: 0, or -inf where a class has a price whatever else is in."""
     return -np.inf if problem.modular.any() else 0.0
 
 
@@ -156,70 +150,57 @@ def _extend(
         count: How many to pick.
         room: What the limits allow.
     """
-    members = np.concatenate([np.array(problem.selected, np.int64), start])
-    value, index = problem.state_of(members)
-    picks = _picks(problem, value, index, candidates, count, room)
-    k, kth = problem.depth, value[:, -1].copy()
-    neighbours: _Neighbours | None = None
+    columns, threshold = problem.by_candidate, gain_threshold(problem)
+    members = with_selected(problem, start)
+    state = problem.state_of(members)
+    picks = _picks(problem, state, candidates, count, threshold, room)
+    left = np.setdiff1d(candidates, picks, assume_unique=True)
+    k = problem.depth
     # With a K beyond |members| entries of every row are missing: what adds nothing then never does.
     while len(picks) < count and k <= len(members) + len(picks):
+        if k == state[0].shape[1]:
+            base = [*members.tolist(), *picks]
+            state = topk.state_of(columns, np.array(base), 2 * k, problem.floor)
         # No class left exceeds the k-th value of any row, or it had been picked. So whatever enters
         # a row with k + 1 becomes its last value, and a state of one value is enough.
-        if k < problem.depth + LEVELS:
-            base = np.sort(np.concatenate([members, picks]))  # in order of memory
-            left = np.setdiff1d(candidates, picks, assume_unique=True)
-            value = _next_values(problem.by_candidate, base, k, kth, problem.floor)[:, None]
-        else:
-            if neighbours is None:
-                neighbours = _Neighbours(problem, members, candidates)
-            left, value = neighbours.beyond(k, picks)
-        index = np.full(value.shape, -1, np.int64)
-        more = _picks(problem, value, index, left, count - len(picks), room)
-        picks, k, kth = np.concatenate([picks, more]), k + 1, value[:, 0].copy()
-    rest: list[int] = []
-    for u in np.setdiff1d(candidates, picks, assume_unique=True).tolist():
-        if len(picks) + len(rest) == count:
-            break
-        if room is None or room.fits(u):
-            rest.append(u)
+        last = state[0][:, k : k + 1].copy(), state[1][:, k : k + 1].copy()
+        more = _picks(problem, last, left, count - len(picks), threshold, room)
+        left = np.setdiff1d(left, more, assume_unique=True)
+        topk.insert(columns, more, *state)
+        picks += more
+        k += 1
+    for u in left.tolist():
+        if len(picks) < count and (room is None or room.fits(u)):
+            picks.append(u)
             if room is not None:
                 room.add(u)
-    return np.concatenate([picks, np.array(rest, np.int64)])
+    return np.array(picks, np.int64)
 
 
 def _picks(
     problem: SelectionProblem,
-    value: np.ndarray,
-    index: np.ndarray,
+    state: tuple[np.ndarray, np.ndarray],
     candidates: np.ndarray,
     count: int,
+    threshold: float,
     room: Remaining | None = None,
     price: np.ndarray | None = None,
-    threshold: float | None = None,
-) -> np.ndarray:
-    """Greedy picks for one K, beginning at a state (see `fsl_basesel.topk`), which changes.
+) -> list[int]:
+    """At most `count` greedy picks for one K, beginning at a state (see `topk`), which changes.
 
-    Ends early where no gain exceeds the threshold, by default `gain_threshold`, or nothing fits.
-
-    Args:
-        problem: The objective.
-        value: Of the state.
-        index: Of the state.
-        candidates: Columns to pick from, ascending.
-        count: How many to pick at most.
-        room: What the limits allow.
-        price: What to divide gains by.
-        threshold: What a gain has to exceed.
+    Ends early where no gain, divided by the `price` of its class, exceeds the threshold, or nothing
+    fits.
     """
+    value, index = state
 
     def worth(which: np.ndarray) -> np.ndarray:
         gains = problem.gains_over(value[:, -1], which)
         return gains if price is None else gains / price[which]
 
-    threshold = gain_threshold(problem) if threshold is None else threshold
+    first = worth(candidates)
+    candidates, first = candidates[first > threshold], first[first > threshold]
     # Minus the bound, so that the largest comes first; the class; the pick at which it was exact.
-    bounds = (-worth(candidates)).tolist()
-    heap = [(bound, u, 0) for bound, u in zip(bounds, candidates.tolist(), strict=True)]
+    heap = [(-bound, u, 0) for bound, u in zip(first.tolist(), candidates.tolist(), strict=True)]
     heapify(heap)
     picks: list[int] = []
     while len(picks) < count and heap:
@@ -232,101 +213,13 @@ def _picks(
             for bound, u in zip((-worth(which)).tolist(), which.tolist(), strict=True):
                 heappush(heap, (bound, u, now))
             at_once = min(2 * at_once, MOST)
-        if not heap:
+        if not heap or -heap[0][0] <= threshold:
             break
-        bound, best, _ = heap[0]
-        if -bound <= threshold:
-            break
-        heappop(heap)
+        best = heappop(heap)[1]
         if room is not None:
             if not room.fits(best):
                 continue
             room.add(best)
         picks.append(best)
         topk.insert(problem.by_candidate, [best], value, index)
-    return np.array(picks, np.int64)
-
-
-class _Neighbours:
-    """Every row's classes in falling order: for large K, few of those left can gain anything."""
-
-    def __init__(
-        self, problem: SelectionProblem, members: np.ndarray, candidates: np.ndarray
-    ) -> None:
-        self.problem = problem
-        pool = np.sort(np.concatenate([members, candidates]))
-        self.order = np.empty((problem.by_candidate.shape[1], len(pool)), np.int32)
-        for n in range(len(self.order)):
-            falling = np.argsort(-problem.by_candidate[pool, n], kind="stable")
-            self.order[n] = pool[falling]
-        self.inside = np.zeros(problem.n_candidates, bool)
-        self.inside[members] = True
-        self.known = 0  # picks that are marked as inside
-        self.first = np.zeros(len(self.order), np.int64)  # the first class of a row not inside
-
-    def beyond(self, k: int, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Classes left that exceed some row's (k+1)-th value, and those values, `[|N|, 1]`."""
-        self.inside[picks[self.known :]] = True
-        self.known = len(picks)
-        problem = self.problem
-        value = np.empty((len(self.order), 1))
-        above = np.zeros(problem.n_candidates)
-        _find_above(
-            *(problem.by_candidate, self.order, self.inside, problem.row_weights, k, problem.floor),
-            *(self.first, value, above),
-        )
-        return np.flatnonzero(problem.rows.sum(above[None])), value
-
-
-@kernel
-def _find_above(
-    columns: np.ndarray,
-    order: np.ndarray,
-    inside: np.ndarray,
-    weight: np.ndarray,
-    k: int,
-    floor: float,
-    first: np.ndarray,
-    value: np.ndarray,
-    above: np.ndarray,
-) -> None:
-    """The (k+1)-th value of each row over the classes inside, and which others exceed it."""
-    for n in range(order.shape[0]):
-        value[n, 0] = np.inf
-        if weight[n] == 0.0:
-            continue  # nothing counts there
-        while first[n] < order.shape[1] and inside[order[n, first[n]]]:
-            first[n] += 1
-        if first[n] > k:
-            value[n, 0] = columns[order[n, k], n]
-            continue  # nobody left exceeds it
-        stop, found = first[n], first[n]
-        while stop < order.shape[1] and found <= k:
-            found += inside[order[n, stop]]
-            stop += 1
-        value[n, 0] = np.float64(columns[order[n, stop - 1], n]) if found > k else floor
-        for i in range(first[n], stop):
-            u = order[n, i]
-            if not inside[u] and columns[u, n] > value[n, 0]:
-                above[u] = 1.0
-
-
-@kernel
-def _next_values(
-    columns: np.ndarray, members: np.ndarray, k: int, kth: np.ndarray, floor: float
-) -> np.ndarray:
-    """The (k+1)-th value of every row over `members`, given the k-th."""
-    found = np.full(columns.shape[1], floor)
-    reached = np.zeros(columns.shape[1], np.int64)
-    for u in members:
-        column = columns[u]
-        for n in range(column.shape[0]):  # without branches: vector code
-            similarity, last, best = np.float64(column[n]), kth[n], found[n]
-            below = similarity < last
-            reached[n] += 1 - np.int64(below)
-            candidate = similarity if below else floor
-            found[n] = candidate if candidate > best else best
-    for n in range(columns.shape[1]):
-        if reached[n] > k:  # some are equal
-            found[n] = kth[n]
-    return found
+    return picks

@@ -9,8 +9,7 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.all_gains import AllGains
-from fsl_basesel.selectors.base import Choice, Selector, largest
+from fsl_basesel.selectors.base import Choice, Selector, largest, losses, with_selected
 from fsl_basesel.selectors.greedy import greedy_order
 
 
@@ -30,43 +29,39 @@ class RandomGreedy(Selector):
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         if 2 * problem.m <= len(problem.unselected):
             return Choice(_add(problem, generator))
-        kept = _drop(problem, generator)
-        return Choice(greedy_order(problem, kept))
+        return Choice(greedy_order(problem, _drop(problem, generator)))
 
 
 def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
-    selected = np.array(problem.selected, np.int64)
-    gains = AllGains(problem, *problem.state_of(selected))
-    taken = np.ones(problem.n_candidates, bool)
-    taken[problem.unselected] = False
-    picks = []
-    for _ in range(problem.m):
-        now = np.where(taken, -np.inf, gains.now())
-        picks.append(_random_of_largest(now, problem.m, generator))
-        taken[picks[-1]] = True
-        gains.add(picks[-1])
+    free, m = problem.unselected, problem.m
+    value, index = problem.state_of(with_selected(problem, []))
+    gains = problem.gains_over(value[:, -1], free)
+    picks: list[int] = []
+    while len(picks) < m:
+        # Gains never grow, so old ones are bounds, and only those near the largest are renewed.
+        old = np.ones(len(free), bool)
+        top = largest(gains, m)
+        while old[top].any():
+            near = largest(gains, min(2 * m, len(free)))
+            again = near[old[near]]
+            gains[again] = problem.gains_over(value[:, -1], free[again])
+            old[again] = False
+            top = largest(gains, m)
+        pick = int(generator.choice(top))
+        picks.append(int(free[pick]))
+        free, gains = np.delete(free, pick), np.delete(gains, pick)
+        topk.insert(problem.by_candidate, picks[-1:], value, index)
     return picks
 
 
 def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarray:
-    everything = np.concatenate([np.array(problem.selected, np.int64), problem.unselected])
-    value, index = problem.state_of(everything, more=1)
     free = problem.unselected
-    where = np.arange(problem.n_candidates)
+    value, index = problem.state_of(with_selected(problem, free), more=1)
     count = len(free) - problem.m
-    present = np.zeros(problem.n_candidates, bool)
-    present[everything] = True
     for _ in range(count):
-        lost = topk.losses(value, index, where, problem.row_weights, problem.n_candidates)
-        gains = np.full(problem.n_candidates, -np.inf)
-        gains[free] = problem.modular[free] - problem.rows.sum(lost)[free] / problem.scale
-        out = _random_of_largest(gains, count, generator)
-        present[out] = False
-        free = free[free != out]
-        topk.remove(problem.by_candidate, out, np.flatnonzero(present), value, index, problem.floor)
+        loss = losses(problem, value, index)[free] / problem.scale
+        at = int(generator.choice(largest(problem.modular[free] - loss, count)))
+        out, free = int(free[at]), np.delete(free, at)
+        left = with_selected(problem, free)
+        topk.remove(problem.by_candidate, out, left, value, index, problem.floor)
     return free
-
-
-def _random_of_largest(gains: np.ndarray, count: int, generator: np.random.Generator) -> int:
-    """A uniform draw from the `count` columns of largest gain, ties at the edge by lowest index."""
-    return int(generator.choice(largest(gains, count)))

@@ -10,11 +10,11 @@ import numpy as np
 from fsl_basesel import checks, topk
 from fsl_basesel.compiled import kernel
 from fsl_basesel.errors import InputError
-from fsl_basesel.limits import SLACK
+from fsl_basesel.limits import SLACK, Limits
 from fsl_basesel.parallel import ROWS
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.base import Choice, Selector
-from fsl_basesel.selectors.greedy import GreedyOnTarget, fill, greedy_order, is_used
+from fsl_basesel.selectors.base import Choice, Selector, losses, with_selected
+from fsl_basesel.selectors.greedy import GreedyOnTarget, better, fill, greedy_order, is_used
 
 # An exchange must gain more than rounding could fake, relative to the terms that it changes.
 TOLERANCE = 1e-12
@@ -63,116 +63,97 @@ def improve_by_swaps(
     candidate prices its exchange with every chosen class at once, O(|N| k + m).
     """
     chosen = np.array(indices, np.int64)
-    if problem.limits is None and (not len(chosen) or len(chosen) == len(problem.unselected)):
-        return chosen.tolist()
-    members = np.concatenate([np.array(problem.selected, np.int64), chosen])
-    first = len(problem.selected)  # columns of B_s stay: only positions from here on may leave
-    before = problem.value_of(members)
     if problem.limits is not None and not problem.limits.exact:
-        members = _add_drop_exchange(problem, members, first, max_passes)
-    elif not _exchange(problem, members, first, max_passes):
+        found = _add_drop_exchange(problem, chosen, max_passes)
+    else:
+        found = _exchange(problem, chosen, max_passes)
+    if better(problem, chosen, found) is chosen:
         return chosen.tolist()
-    if problem.value_of(members) <= before:
-        return chosen.tolist()
-    return greedy_order(problem, members[first:])
+    return greedy_order(problem, found)
 
 
 def _add_drop_exchange(
-    problem: SelectionProblem, members: np.ndarray, first: int, max_passes: int
+    problem: SelectionProblem, chosen: np.ndarray, max_passes: int
 ) -> np.ndarray:
-    """The members after exchanges, and after adding what gains and dropping what costs.
+    """The set after exchanges, and after adding what gains and dropping what costs.
 
-    For a budget, where the number of classes is not fixed; B_s are the members before `first`.
+    For a budget, where the number of classes is not fixed.
     """
     limits = problem.limits
     assert limits is not None
     for _ in range(min(max_passes, ROUNDS)):
-        before = members.copy()
-        _exchange(problem, members, first, max_passes)
-        value, index = problem.state_of(members, more=1)
-        where = np.full(problem.n_candidates, -1, np.int64)
-        where[members] = np.arange(len(members))
-        loss = _losses(problem, value, index, where, len(members)) / problem.scale
-        loss = (loss - problem.modular[members])[first:]
-        counts = limits.counts(members[first:])
-        spare = (counts > limits.least)[limits.group[members[first:]]]
-        spare &= ~np.isin(members[first:], limits.include)
+        before = set(chosen.tolist())
+        chosen = _exchange(problem, chosen, max_passes)
+        value, index = problem.state_of(with_selected(problem, chosen), more=1)
+        loss = losses(problem, value, index)[chosen] / problem.scale - problem.modular[chosen]
+        group = limits.group[chosen]
+        spare = (limits.counts(chosen) > limits.least)[group] & ~np.isin(chosen, limits.include)
         # What loses nothing is dropped too if it costs something: the money may buy a gain.
-        useless = spare & ((loss < 0.0) | ((loss == 0.0) & (limits.cost[members[first:]] > 0.0)))
+        useless = spare & ((loss < 0.0) | ((loss == 0.0) & (limits.cost[chosen] > 0.0)))
         if useless.any():
             # All that nobody lists and no group needs can go at once, the others one by one.
-            gone = useless & ~is_used(problem, index)[members[first:]]
-            gone &= (limits.least == 0)[limits.group[members[first:]]]
+            gone = useless & ~is_used(problem, index)[chosen] & (limits.least == 0)[group]
             if not gone.any():
                 gone[np.where(useless, loss, np.inf).argmin()] = True
-            members = np.delete(members, first + np.flatnonzero(gone))
-        tries = (fill(problem, members[first:], per_cost) for per_cost in (False, True))
-        found = [np.concatenate([members[:first], chosen]) for chosen in tries]
-        members = max(found, key=problem.value_of)
-        if len(members) == len(before) and set(members.tolist()) == set(before.tolist()):
+            chosen = chosen[~gone]
+        chosen = better(problem, fill(problem, chosen), fill(problem, chosen, per_cost=True))
+        if set(chosen.tolist()) == before:
             break
-    return members
+    return chosen
 
 
-def _exchange(problem: SelectionProblem, members: np.ndarray, first: int, max_passes: int) -> int:
-    """Exchange `members` from `first` on in place; returns how many exchanges were made.
+def _exchange(problem: SelectionProblem, chosen: np.ndarray, max_passes: int) -> np.ndarray:
+    """The set after single exchanges.
 
     Candidates are looked at in turn; the first exchange that helps is made, with the member whose
     leaving gains most. A full round without an exchange proves that no single one helps.
     """
+    chosen, modular = chosen.copy(), problem.modular
+    members = with_selected(problem, chosen)
     value, index = problem.state_of(members, more=1)
-    outside = np.setdiff1d(problem.unselected, members)
-    best = problem.gains_over(value[:, -2], outside) + problem.modular[outside]
-    top = problem.value_from(value, members) + problem.modular[members].sum()
-    tolerance = TOLERANCE * max(
-        1e-300, float(best.max(initial=0.0)), abs(top)
-    )  # of similarities alone
-    where = np.full(problem.n_candidates, -1, np.int64)  # position of a column in `members`
-    where[members] = np.arange(len(members))
-    lost = _losses(problem, value, index, where, len(members))
-    swaps = idle = visits = 0
+    outside = np.setdiff1d(problem.unselected, chosen)
+    best = problem.gains_over(value[:, -2], outside) + modular[outside]
+    top = problem.value_from(value, members) + modular[members].sum()
+    # Of similarities alone.
+    tolerance = TOLERANCE * max(1e-300, float(best.max(initial=0.0)), abs(top))
+    where = np.full(problem.n_candidates, len(chosen))  # columns of B_s never leave
+    where[chosen] = np.arange(len(chosen))
+    lost = losses(problem, value, index)
+    idle = visits = 0
     at_once = FEWEST
     while idle < len(outside) and visits < max_passes * len(outside):
         at = visits % len(outside)
         block = outside[at : at + min(at_once, len(outside) - idle)]
-        prices = np.empty((len(problem.rows.blocks), len(block), len(members) + 1))
+        prices = np.empty((len(problem.rows.blocks), len(block), len(chosen) + 2))
         _price(problem.by_candidate, block, value, index, where, problem.row_weights, prices)
-        helps, out = _first_that_helps(
-            problem.rows.sum(prices),
-            _allowed(problem, members, first, block),
-            lost,
-            problem.modular,
-            problem.scale,
-            members,
-            first,
-            block,
-            tolerance,
-        )
-        if helps < 0:
+        prices = problem.rows.sum(prices)
+        change = (prices[:, -1:] + prices[:, :-2] - lost[chosen]) / problem.scale
+        change = change - modular[block][:, None] + modular[chosen]
+        terms = np.abs(modular[block])[:, None] + np.abs(modular[chosen])
+        helps = change > tolerance + TOLERANCE * terms
+        if problem.limits is not None:
+            helps &= _allowed(problem.limits, chosen, block)
+        if not helps.any():
             visits += len(block)
             idle += len(block)
             at_once = min(2 * at_once, MOST)
             continue
-        into, leaving = int(block[helps]), int(members[out])
-        members[out], outside[at + helps] = into, leaving
-        where[leaving], where[into] = -1, out
+        first = int(helps.any(axis=1).argmax())
+        out = int(np.where(helps[first], change[first], -np.inf).argmax())
+        into, leaving = int(block[first]), int(chosen[out])
+        chosen[out], outside[at + first] = into, leaving
+        where[leaving], where[into] = len(chosen), out
+        members = with_selected(problem, chosen)
         topk.insert(problem.by_candidate, [into], value, index)
         topk.remove(problem.by_candidate, leaving, members, value, index, problem.floor)
-        lost = _losses(problem, value, index, where, len(members))
-        visits += helps + 1
-        swaps, idle, at_once = swaps + 1, 0, FEWEST
-    return swaps
+        lost = losses(problem, value, index)
+        visits += first + 1
+        idle, at_once = 0, FEWEST
+    return chosen
 
 
-def _allowed(
-    problem: SelectionProblem, members: np.ndarray, first: int, block: np.ndarray
-) -> np.ndarray:
-    """`[candidates, members]`: which exchanges keep to the limits; empty if all do."""
-    limits = problem.limits
-    if limits is None:
-        return np.empty((0, 0), bool)
-    allowed = np.zeros((len(block), len(members)), bool)
-    chosen = members[first:]
+def _allowed(limits: Limits, chosen: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """`[candidates, chosen]`: which exchanges keep to the limits."""
     into, leaving = limits.group[block][:, None], limits.group[chosen]
     counts = limits.counts(chosen)
     fits = (counts < limits.most)[into] & (counts > limits.least)[leaving]
@@ -180,16 +161,7 @@ def _allowed(
     if limits.has_budget:
         spent = limits.spent(chosen) - limits.cost[chosen] + limits.cost[block][:, None]
         fits &= spent <= limits.budget * (1 + SLACK / 2)
-    fits &= ~np.isin(chosen, limits.include)
-    allowed[:, first:] = fits
-    return allowed
-
-
-def _losses(
-    problem: SelectionProblem, value: np.ndarray, index: np.ndarray, where: np.ndarray, count: int
-) -> np.ndarray:
-    """What the top-k sums of all rows lose without each member."""
-    return problem.rows.sum(topk.losses(value, index, where, problem.row_weights, count))
+    return fits & ~np.isin(chosen, limits.include)
 
 
 @kernel
@@ -204,7 +176,8 @@ def _price(
 ) -> None:
     """What columns would add to the top-k sums of a block of rows, and save of members' losses.
 
-    `out[block, i, j]` is what `which[i]` saves of the loss of member j, the last j what it adds.
+    `out[block, i, where[v]]` is what `which[i]` saves of the loss of v, the last place what it
+    adds.
     """
     k = value.shape[1] - 1
     out[:] = 0.0
@@ -224,32 +197,3 @@ def _price(
                 if index[n, j] < 0:
                     break
                 prices[where[index[n, j]]] += kept
-
-
-@kernel
-def _first_that_helps(
-    prices: np.ndarray,
-    allowed: np.ndarray,
-    lost: np.ndarray,
-    modular: np.ndarray,
-    scale: int,
-    members: np.ndarray,
-    first: int,
-    which: np.ndarray,
-    tolerance: float,
-) -> tuple[int, int]:
-    """The first candidate whose best exchange helps, and the position of who leaves; else -1."""
-    for i in range(which.shape[0]):
-        u = which[i]
-        best, out = 0.0, -1
-        for j in range(first, members.shape[0]):
-            if allowed.shape[0] > 0 and not allowed[i, j]:
-                continue
-            v = members[j]
-            change = (prices[i, -1] + prices[i, j] - lost[j]) / scale - modular[u] + modular[v]
-            rounding = tolerance + TOLERANCE * (abs(modular[u]) + abs(modular[v]))
-            if change > best and change > rounding:
-                best, out = change, j
-        if out >= 0:
-            return i, out
-    return -1, -1

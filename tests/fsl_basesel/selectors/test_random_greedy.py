@@ -47,6 +47,15 @@ def test_each_pick_is_among_the_m_largest_gains(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+def test_classes_that_add_nothing_are_tied_and_go_by_index(seed: int) -> None:
+    similarity = np.random.default_rng(seed).standard_normal((20, 40))
+    problem = fb.SelectionProblem(similarity, m=16, k=1)
+    picks = fb.RandomGreedy().select(problem, seed).indices
+    for step, pick in enumerate(picks):
+        assert pick in largest(problem.gains(picks[:step]), problem.m)
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_dropping_is_random_greedy_on_the_complement(seed: int) -> None:
     problem = random_problem(seed, lam=0.5, selected=[])
     free = problem.n_candidates

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
-from fsl_basesel.selectors import dual, greedy
+from fsl_basesel.selectors import dual
 from fsl_basesel.selectors.greedy import greedy_order, replace_unused
 from tests.fsl_basesel.enumeration import greedy_after, optimum, random_problem
 
@@ -172,24 +172,32 @@ def test_the_explanation_says_from_which_k_on_a_class_adds(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("levels", [4, 400])
-def test_sorted_rows_fill_like_all_classes(
-    seed: int, levels: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_far_beyond_the_problems_k_greedy_is_still_plain_greedy(seed: int, levels: int) -> None:
     rng = np.random.default_rng(seed)
     similarity = rng.integers(0, levels, (7, 60)) / 16  # few levels: ties everywhere
     weights = rng.integers(0, 3, 7) if seed % 3 == 0 else None
     weights = None if weights is None or not weights.any() else weights
-    problem = fb.SelectionProblem(
-        similarity, m=55, k=2, selected=[3, 9], weights=weights, exclude=[5]
-    )
-    monkeypatch.setattr(greedy, "LEVELS", 1000)
-    dense = fb.GreedyOnTarget().select(problem).indices
-    monkeypatch.setattr(greedy, "LEVELS", 0)
-    assert fb.GreedyOnTarget().select(problem).indices == dense
-    limited = problem.replace(m=20, groups=["a", "b", "c"] * 20, at_most=9)
+    problem = fb.SelectionProblem(similarity, m=55, k=2, selected=[3, 9], weights=weights)
+    assert fb.GreedyOnTarget().select(problem).indices == greedy_after(problem, [], 55)
+    limited = problem.replace(m=20, exclude=[5], groups=["a", "b", "c"] * 20, at_most=9)
     few = fb.GreedyOnTarget().select(limited).indices
-    monkeypatch.setattr(greedy, "LEVELS", 1000)
-    assert fb.GreedyOnTarget().select(limited).indices == few
+    assert sorted(few) == sorted(plain_greedy_in_groups_of_nine(limited))
+
+
+def plain_greedy_in_groups_of_nine(problem: fb.SelectionProblem) -> list[int]:
+    """The largest gain of what fits, m times; K grows wherever nothing that fits gains."""
+    picks: list[int] = []
+    k = problem.k
+    while len(picks) < problem.m:
+        counts = np.bincount([u % 3 for u in (*problem.selected, *picks)], minlength=3)
+        gains = problem.replace(k=k).gains(picks)
+        gains[np.tile(counts == 9, 20)] = -np.inf
+        gains[list(problem.exclude)] = -np.inf
+        if gains.max() == 0 and k < problem.n_candidates:
+            k += 1
+        else:
+            picks.append(int(gains.argmax()))
+    return picks
 
 
 def test_the_time_told_covers_reasons_and_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
