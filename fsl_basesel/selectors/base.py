@@ -14,7 +14,7 @@ from fsl_basesel import topk
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
-from fsl_basesel.similarity import SIMILARITIES, Space
+from fsl_basesel.similarity import SIMILARITIES, Space, one_blas_thread
 
 Seed: TypeAlias = int | np.random.Generator
 
@@ -181,19 +181,22 @@ def seeded(seed: Seed) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int(seed)))
 
 
-def space_of_centroids(problem: SelectionProblem, method: str) -> Space:
-    """The space in which the problem's similarity compares centroids.
+def space_of_centroids(problem: SelectionProblem, method: str) -> tuple[Space, np.ndarray]:
+    """The space in which the problem's similarity compares centroids, and B_u at unit length there.
 
     Raises:
         InputError: Its similarity is a function.
     """
-    if problem.matrix.space is None:
+    space, free = problem.matrix.space, problem.unselected
+    if space is None or problem.centroids is None:
         raise InputError(
             f"Expected a similarity with a name ({', '.join(SIMILARITIES)}) for method {method!r}, "
             "which compares centroids itself, but the problem was made with a function; use "
             "another method."
         )
-    return problem.matrix.space
+    names = [problem.names[u] for u in free]
+    with one_blas_thread():
+        return space, space.unit(problem.centroids[0][free], "candidates", names)
 
 
 def with_selected(problem: SelectionProblem, chosen: np.ndarray | list[int]) -> np.ndarray:

@@ -30,18 +30,13 @@ class DomainSimilarity(Selector):
     guarantee: ClassVar[str] = "none"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        space = space_of_centroids(problem, self.name)
+        space, unit = space_of_centroids(problem, self.name)
         assert problem.centroids is not None
-        candidates, novel = problem.centroids
-        free = problem.unselected
-        names = [problem.names[u] for u in free]
-        weighted = novel.astype(np.float64)
+        weighted = problem.centroids[1].astype(np.float64)
         if problem.weights is not None:
             weighted *= problem.n_novel * problem.weights[:, None]
         centre = weighted.mean(axis=0, keepdims=True)
         with one_blas_thread():
             direction = space.unit(centre, "novel", ["the mean of all novel classes"])[0]
-            unit = space.unit(candidates[free], "candidates", names)
-        closeness = unit @ direction
-        ranked = np.argsort(-closeness, kind="stable")
-        return Choice(first_allowed(problem, free[ranked]))
+        ranked = np.argsort(-(unit @ direction), kind="stable")
+        return Choice(first_allowed(problem, problem.unselected[ranked]))

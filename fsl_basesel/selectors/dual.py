@@ -196,9 +196,10 @@ class _Search:
             chosen = np.concatenate([include, free[point.top]])
             return point.bound, self.limits.affords(self.limits.spent(chosen))
 
-        best, low, high = (at(0.0)[0], 0.0), 0.0, self.unit
-        if at(0.0)[1]:
+        bound, affordable = at(0.0)
+        if affordable:
             return 0.0
+        best, low, high = (bound, 0.0), 0.0, self.unit
         while not at(high)[1] and high < 1e300:
             low, high = high, 4 * high
         for _ in range(40):
@@ -255,9 +256,7 @@ class _Search:
             have = limits.counts(node.inside)
             most, least = limits.most - have, np.maximum(limits.least - have, 0)
             top = limits.best(scores, node.free, count, most, least)
-        bound = mean + float(scores[top].sum())
-        if len(fixed):
-            bound += float(inside.sum())
+        bound = mean + float(scores[top].sum()) + float(inside.sum())
         if limits.has_budget:
             bound += price * (self.budget - limits.spent(node.inside))
         return Point(bound, scores, top)
@@ -272,7 +271,7 @@ class _Search:
         spent = limits.spent(node.inside)
         keep = (have < limits.most)[limits.group[node.free]] & (count > 0)
         if limits.has_budget:
-            room = limits.budget * (1 + SLACK) - spent
+            room = self.budget - spent
             keep &= limits.cost[node.free] <= room + SLACK * limits.budget
         if not keep.all():
             node.keep(keep)
@@ -387,22 +386,16 @@ class _Search:
             return chosen
         spent = limits.spent(chosen)
         if not limits.affords(spent):
-            cost = np.maximum(limits.cost[chosen], 1e-300)
-            worth = self.problem.gains_over(thresholds, chosen) / cost
+            cost, group = limits.cost[chosen], limits.group[chosen]
+            worth = self.problem.gains_over(thresholds, chosen) / np.maximum(cost, 1e-300)
+            keep = (cost <= 0.0) | np.isin(chosen, limits.include)
             counts = limits.counts(chosen)
-            keep = np.ones(len(chosen), bool)
             for at in np.argsort(worth, kind="stable"):
-                if limits.affords(spent):
-                    break
-                u, group = chosen[at], limits.group[chosen[at]]
-                if (
-                    u not in limits.include
-                    and counts[group] > limits.least[group]
-                    and limits.cost[u] > 0
-                ):
-                    keep[at] = False
-                    counts[group] -= 1
-                    spent -= float(limits.cost[u])
+                must_stay = keep[at] or counts[group[at]] <= limits.least[group[at]]
+                keep[at] = must_stay or limits.affords(spent)
+                if not keep[at]:
+                    counts[group[at]] -= 1
+                    spent -= float(cost[at])
             chosen = chosen[keep]
             if limits.fault(chosen.tolist()) is not None:
                 return self.best_set

@@ -59,14 +59,9 @@ def greedy(problem: SelectionProblem) -> np.ndarray:
 
 
 def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) -> np.ndarray:
-    """`chosen` with what greedy adds to it within the limits.
+    """`chosen` with what greedy adds to it within the limits, by gain or by gain per cost.
 
     With a budget only what gains something, and what groups must have.
-
-    Args:
-        problem: The objective, with limits.
-        chosen: A set that can be completed.
-        per_cost: Whether to go by gain per cost.
     """
     limits = problem.limits
     assert limits is not None
@@ -143,12 +138,7 @@ def _extend(
 ) -> np.ndarray:
     """`count` greedy picks, by the objective while it tells classes apart, then by a larger K.
 
-    Args:
-        problem: The objective.
-        start: Columns that are in before the first pick, besides B_s.
-        candidates: Ascending columns to pick from, none of them in `start` or B_s.
-        count: How many to pick.
-        room: What the limits allow.
+    `start` is in before the first pick, besides B_s; `candidates` are ascending and not yet in.
     """
     columns, threshold = problem.by_candidate, gain_threshold(problem)
     members = with_selected(problem, start)

@@ -11,7 +11,6 @@ from fsl_basesel import checks
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, space_of_centroids
 from fsl_basesel.selectors.greedy import greedy_order
-from fsl_basesel.similarity import one_blas_thread
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,16 @@ class KMedoids(Selector):
         checks.integer(self.max_iterations, "max_iterations", 0, None, "")
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        space = space_of_centroids(problem, self.name)
-        assert problem.centroids is not None
+        _, unit = space_of_centroids(problem, self.name)
         if problem.m == 0:
             return Choice([])
         import kmedoids  # loads scikit-learn, a second or more that only this method needs
 
-        free = problem.unselected
-        names = [problem.names[u] for u in free]
-        with one_blas_thread():
-            unit = space.unit(problem.centroids[0][free], "candidates", names)
         distance = np.clip(1.0 - unit @ unit.T, 0.0, None)
-        start = generator.permutation(len(free))[: problem.m].astype(np.uint64)
+        start = generator.permutation(len(unit))[: problem.m].astype(np.uint64)
         # One thread: the parallel version's answer depends on how the work is cut up.
         result = kmedoids.fasterpam(
             distance, start, max_iter=self.max_iterations, init="random", n_cpu=1
         )
         medoids = np.sort(np.asarray(result.medoids, np.int64))
-        return Choice(greedy_order(problem, free[medoids]))
+        return Choice(greedy_order(problem, problem.unselected[medoids]))
