@@ -179,13 +179,14 @@ def _protocol(file: Path) -> Protocol | None:
     if not rows:
         return None
     with reading(file, "written by NovelEvaluation"):
-        made = [int(rows[0].get(name) or 0) for name in ("ways", "shots", "episodes")]
+        names = ("ways", "shots", "episodes")
+        ways, shots, episodes = (int(rows[0].get(name) or 0) for name in names)
         for row in rows:
             stage, count = int(row["stage"]), int(row.get("episodes") or 0)
             found = Estimate(count, float(row["accuracy"]), float(row["ci95"]))
             size = int(row["base_classes"])
             latest[stage, row["head"]] = Accuracy(row["head"], stage, size, found)
-    return Protocol(*made, list(latest.values()))
+    return Protocol(ways, shots, episodes, list(latest.values()))
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:

@@ -154,8 +154,7 @@ def _whole(stage: Stage, problem: SelectionProblem) -> dict[str, Any]:
     single = SelectionProblem(matrix.T, m=problem.m, k=problem.k, weights=problem.weights)
     groups = stage.candidates.groups if stage.candidates is not None else None
     same = ("names", "selected", "m", "k", "lam", "mu", "floor", "budget", "exclude", "include")
-    same += ("at_most", "at_least")
-    return {name: getattr(problem, name) for name in same} | {
+    return {name: getattr(problem, name) for name in (*same, "at_most", "at_least")} | {
         "novel": problem.novel_names,
         "similarity": base64.b64encode(matrix.tobytes()).decode("ascii"),
         "means": single.column_means.tolist() if problem.lam else None,
