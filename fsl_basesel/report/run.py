@@ -182,9 +182,8 @@ def _protocol(file: Path) -> Protocol | None:
         names = ("ways", "shots", "episodes")
         ways, shots, episodes = (int(rows[0].get(name) or 0) for name in names)
         for row in rows:
-            stage, count = int(row["stage"]), int(row.get("episodes") or 0)
-            found = Estimate(count, float(row["accuracy"]), float(row["ci95"]))
-            size = int(row["base_classes"])
+            stage, size = int(row["stage"]), int(row["base_classes"])
+            found = Estimate(episodes, float(row["accuracy"]), float(row["ci95"]))
             latest[stage, row["head"]] = Accuracy(row["head"], stage, size, found)
     return Protocol(ways, shots, episodes, list(latest.values()))
 
