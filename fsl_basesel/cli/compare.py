@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_problem_arguments(parser)
     add = parser.add_argument_group("search").add_argument
-    listed = f"some of {', '.join(fb.methods())} (all that apply)"
-    add("--methods", metavar="A,B,C", help=listed)
+    add("--methods", metavar="A,B,C", help=f"of {', '.join(fb.methods())} (all that apply)")
     add("--seed", type=int, default=0, help="seed of randomized methods (0)")
     output.add_output_arguments(parser, "the comparison")
 

@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", required=True, help="where to save (.npz)")
     add("--seed", type=int, default=0, help="seed of the images looked at (0)")
     add("--all", action="store_true", help="save the feature of every image, with labels")
-    estimate = "say how many images there are and what they take"
-    add("--dry-run", action="store_true", help=estimate)
+    add("--dry-run", action="store_true", help="say how many images there are, what they take")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -60,8 +60,7 @@ def flags() -> CommandParser:
     stages = "base classes in each stage of the cold start (doubled up to -m: 6,12,25,50,100)"
     add("--schedule", metavar="N,N,...", help=stages)
     add("--epochs", type=int, metavar="N", help="epochs of each stage")
-    network = "choose once, with this pre-trained network (see fsl-basesel embed --help)"
-    add("--backbone", metavar="NAME", help=network)
+    add("--backbone", metavar="NAME", help="choose once, with this network (see embed --help)")
     add(
         "--train",
         choices=("finetune", "scratch", "frozen"),
@@ -70,8 +69,7 @@ def flags() -> CommandParser:
     )
     add("--size", type=int, metavar="PX", help="side of the training images")
     add("--shots", type=int, metavar="N", help="pictures of each class of the task to learn from")
-    second = "train a second network on as many random classes, and show the difference"
-    add("--control", choices=("random",), help=second)
+    add("--control", choices=("random",), help="a second network, on as many random classes")
     waiting = "POOL has a few pictures of each class; people put those of chosen classes into DIR"
     add("--label", metavar="DIR", help=waiting)
     add("--needed", type=int, metavar="N", help="with --label: pictures of a class to wait for (1)")

@@ -43,40 +43,31 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
         "instead of CANDIDATES and NOVEL, a matrix of similarities, rows novel classes, columns "
         "candidates (./whitened names a file)",
     )
-    add(
-        "--centre",
-        choices=("candidates", "each"),
-        default="candidates",
-        help="for centred and whitened: subtract the candidates' mean from both sides "
-        "(candidates), or from each side its own (each)",
-    )
+    mean = "centred, whitened: subtract the candidates' mean, or from each side its own (each)"
+    add("--centre", choices=("candidates", "each"), default="candidates", help=mean)
     selected = "classes already in the base set (.json, .txt, .csv); may be given several times"
     add("--selected", metavar="FILE", action="append", default=[], help=selected)
-    weights = "how much each novel class counts (.csv with name,weight; .json, .npy)"
-    add("--weights", metavar="FILE", help=weights)
+    add("--weights", metavar="FILE", help="how much each novel class counts (.csv: name,weight)")
     add_picture_arguments(parser)
     group = parser.add_argument_group("limits")
     add = group.add_argument
     add("--budget", type=float, metavar="X", help="what the chosen classes may cost together")
     price = group.add_mutually_exclusive_group().add_argument
-    cost = "cost of each candidate (.csv with name,cost; .json, .npy); by default 1 each"
-    price("--cost", metavar="FILE", help=cost)
-    lacking = "instead: a class costs what it lacks to N images"
-    price("--images-per-class", type=int, metavar="N", help=lacking)
+    price("--cost", metavar="FILE", help="cost of each candidate (.csv: name,cost), else 1")
+    price(
+        "--images-per-class", type=int, metavar="N", help="cost is what a class lacks to N images"
+    )
     add("--exclude", metavar="FILE", help="classes that cannot be had (.txt, .csv)")
     add("--include", metavar="FILE", help="classes that must be in (.txt, .csv)")
-    groups = "a .csv with the columns name,group; by default the key `groups` of CANDIDATES"
-    add("--groups", metavar="FILE", help=groups)
+    add("--groups", metavar="FILE", help="groups (.csv: name,group), if CANDIDATES has none")
     add("--at-most", type=int, metavar="N", help="most classes of a group")
     add("--at-least", type=int, metavar="N", help="fewest classes of a group")
-    limits = "a .json with all of these, as the report saves it; options win (docs/budgets.md)"
-    add("--limits", metavar="FILE", help=limits)
+    add("--limits", metavar="FILE", help="all of these, as the page saves them; options win")
     add = parser.add_argument_group("objective").add_argument
     add("-m", type=int, help=f"how many classes to choose ({DEFAULT_M})")
     add("-k", type=int, help=f"how many nearest base classes count for a novel class ({DEFAULT_K})")
     add("--lam", type=float, metavar="X", help="weight of the diversity term (0)")
-    suggestion = "k and lam, where they are not given, of a file of `fsl-basesel suggest --out`"
-    add("--suggestion", metavar="FILE", help=suggestion)
+    add("--suggestion", metavar="FILE", help="k and lam as `fsl-basesel suggest --out` saved them")
     add("--mu", type=float, metavar="X", help="weight of the cost in the objective (0)")
 
 
@@ -92,11 +83,13 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--per-class", type=int, metavar="N", help="images looked at of each class (50)")
     add("--size", type=int, metavar="PX", help="side of the images (the network's)")
-    scaled = "how pixels are scaled, where the weights do not say"
-    add("--normalize", choices=("imagenet", "half", "none"), help=scaled)
+    add(
+        "--normalize",
+        choices=("imagenet", "half", "none"),
+        help="pixels, if the weights do not say",
+    )
     add("--download", action="store_true", help="weights that are not here may be fetched")
-    device = "where the network runs, and the climb of double-greedy: cpu, cuda or auto"
-    add("--device", default="auto", metavar="NAME", help=device)
+    add("--device", default="auto", metavar="NAME", help="cpu, cuda or auto; also of double-greedy")
     precision = "numbers of the network (float32); bfloat16 does not always choose the same classes"
     add("--precision", choices=("float32", "bfloat16"), help=precision)
     add("--workers", type=int, metavar="N", help="processes that read images")

@@ -20,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a run")
     parser.add_argument("--out", metavar="FILE", help="where the page goes (RUN_DIR/report.html)")
-    figures = "also write each figure there, as PNG and SVG"
-    parser.add_argument("--figures", metavar="DIR", help=figures)
+    parser.add_argument("--figures", metavar="DIR", help="also each figure, as PNG and SVG")
 
 
 def run(args: argparse.Namespace) -> int:

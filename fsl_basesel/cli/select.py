@@ -53,19 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = f"one of {', '.join(fb.methods())} (%(default)s)"
     add("--method", default="auto", choices=fb.methods(), metavar="NAME", help=listed)
     add("--seed", type=int, default=0, help="seed of methods and of the images looked at (0)")
-    stop = "auto, dual: stop when proven within this share of the optimum (0.001 is 0.1 %%)"
-    add("--gap", type=float, metavar="X", help=stop)
+    add("--gap", type=float, metavar="X", help="auto, dual: stop at this gap (0.001 is 0.1 %%)")
     add("--no-certify", action="store_true", help="do not compute an upper bound afterwards")
     add = output.add_output_arguments(parser, "the selection", FORMATS).add_argument
     add("--top", type=int, default=10, metavar="N", help="rows of the table (%(default)s)")
-    whole = "every chosen class with all it serves, and every novel class with its neighbours"
-    add("--explain", action="store_true", help=whole)
-    page = "write selection.json, pictures of the classes and report.html there"
-    add("--report", metavar="DIR", help=page)
-    linked = "make DIR with a link to the folder of each chosen class"
-    add("--link", metavar="DIR", help=linked)
-    estimate = "say how many images would be looked at, and what that takes"
-    add("--dry-run", action="store_true", help=estimate)
+    add("--explain", action="store_true", help="all chosen and all novel classes, with reasons")
+    add("--report", metavar="DIR", help="write selection.json, pictures and report.html there")
+    add("--link", metavar="DIR", help="make DIR with a link to the folder of each chosen class")
+    add("--dry-run", action="store_true", help="say how many images there are, what they take")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -36,8 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add = parser.add_argument
     add("study", metavar="STUDY", help="the measurements (.npz)")
-    ks = "values of K to compare (1,2,3,5,7,10,... to half a base set)"
-    add("--ks", metavar="A,B,C", help=ks)
+    add("--ks", metavar="A,B,C", help="values of K (1,2,3,5,7,10,... to half a base set)")
     add = output.add_output_arguments(parser, "the suggestion", ("json",)).add_argument
     add("--figures", metavar="DIR", help="draw the figures there, as PNG and SVG")
     add("--csv", metavar="FILE", help="write the regression of every novel class at every K (.csv)")
