@@ -33,33 +33,19 @@ EXIT_BROKEN_PIPE = 141
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that imports its command when it is used, and reports bad usage in one line.
+    """A parser that keeps the lines of its texts and reports bad usage in one line."""
 
-    `fsl-basesel --help` then needs none of the libraries behind the commands.
-    """
-
-    def __init__(self, *args: Any, module: str | None = None, **options: Any) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        options.setdefault("allow_abbrev", False)
-        super().__init__(*args, **options)
-        self.module = module
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Add the command's own arguments, then parse."""
-        if self.module is not None:
-            module, self.module = importlib.import_module(self.module), None
-            self.epilog = module.EXAMPLES
-            module.add_arguments(self)
-            self.set_defaults(run=module.run)
-        return super().parse_known_args(args, namespace)
+    def __init__(self, **options: Any) -> None:
+        options["formatter_class"] = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """One line on stderr and exit code 2."""
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
-def build_parser() -> CommandParser:
-    """The parser of `fsl-basesel` with every command that is there."""
+def build_parser(words: Sequence[str]) -> CommandParser:
+    """The parser of `fsl-basesel`; of the commands only those among the words are imported."""
     parser = CommandParser(
         prog="fsl-basesel",
         description="Choose the base classes worth labelling for few-shot learning,\n"
@@ -71,20 +57,17 @@ def build_parser() -> CommandParser:
         "  fsl-basesel compare pool.npz --novel task.npz -m 100 -k 3\n\n"
         "`fsl-basesel COMMAND --help` tells more.",
     )
-    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
+    version = f"fsl-basesel {fsl_basesel.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, purpose in COMMANDS.items():
-        commands.add_parser(name, help=purpose, description=purpose, module=f"{__name__}.{name}")
+        command = commands.add_parser(name, help=purpose, description=purpose)
+        if name in words:
+            module = importlib.import_module(f"{__name__}.{name}")
+            command.epilog = module.EXAMPLES
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
     return parser
-
-
-class ShowVersion(argparse.Action):
-    """`--version`, which looks the version up only when asked."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Print the version and leave."""
-        print(f"fsl-basesel {fsl_basesel.__version__}")
-        parser.exit(0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,7 +99,8 @@ def _run(argv: Sequence[str] | None) -> int:
     from fsl_basesel.errors import InputError, ProcessError
 
     try:
-        args = build_parser().parse_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        args = build_parser(words).parse_args(words)
         code = int(args.run(args))
         sys.stdout.flush()
         return code
