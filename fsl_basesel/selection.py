@@ -15,6 +15,7 @@ import numpy as np
 
 import fsl_basesel
 from fsl_basesel import topk
+from fsl_basesel.compiled import kernel
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_json, reading, write_text
@@ -361,13 +362,29 @@ def _adds_from(problem: SelectionProblem, added: np.ndarray, excess: np.ndarray)
     """`ChosenClass.adds_from` of each class; infinite where no K is large enough."""
     start = len(problem.selected)
     base = np.concatenate([np.array(problem.selected, np.int64), added])
-    similarity, counted = problem.by_candidate[base], problem.row_weights > 0.0
+    counted = problem.row_weights > 0.0
     least = np.full(len(added), float(problem.k))
     for at in np.flatnonzero(excess == 0.0):
-        own = similarity[start + at]
-        closer = (similarity[: start + at] >= own).sum(axis=0, dtype=np.float64)
-        least[at] = 1.0 + closer[counted & (own > problem.floor)].min(initial=np.inf)
+        before = base[: start + at]
+        least[at] = _least_k(problem.by_candidate, added[at], before, counted, problem.floor)
     return np.min(problem.rows.gather(least), axis=0)
+
+
+@kernel
+def _least_k(
+    columns: np.ndarray, u: int, before: np.ndarray, counted: np.ndarray, floor: float
+) -> float:
+    """1 + how many of `before` are at least as close as `u`, in the row where it is least."""
+    least = np.inf
+    for n in range(columns.shape[1]):
+        if counted[n] and columns[u, n] > floor:
+            k = 1.0
+            for v in before:
+                k += columns[v, n] >= columns[u, n]
+                if k >= least:
+                    break
+            least = min(least, k)
+    return least
 
 
 def _served_by(value: np.ndarray, index: np.ndarray, k: int) -> dict[int, list[int]]:

@@ -10,7 +10,7 @@ import numpy as np
 from fsl_basesel.compiled import kernel
 
 TILE = 16  # rows transposed together: one cache line of a float32 column
-DIGIT = 11  # bits of a pass; three passes for float32, six for float64
+DIGIT = 8  # bits of a pass; four passes for float32, eight for float64
 BUCKETS = 1 << DIGIT
 
 

@@ -34,7 +34,7 @@ def scratch(length: int, k: int) -> tuple[np.ndarray, ...]:
         np.empty((length // CHUNK + 2) * states),
         np.empty(k * LANES),
         np.zeros(length * LANES),
-        np.zeros(CHUNK * LANES),
+        np.zeros(length * LANES),
     )
 
 
@@ -94,26 +94,24 @@ def walk(
                         store(marks, mark + j, state)
                         store(p, j, state)
                 end = min(n + STRIP, min(CHUNK, length - at))
-                for lane in range(rows):
+                for lane in range(rows):  # q too: on the way back it would come too late
                     columns = order[first + lane, at + n : at + end]
-                    to = x[(at + n) * LANES + lane :]
+                    similarities = values[first + lane, at + n : at + end]
+                    chances, above = x[(at + n) * LANES + lane :], q[(at + n) * LANES + lane :]
                     for i in range(len(columns)):
-                        to[i * LANES] = point[columns[i]]
+                        chances[i * LANES] = point[columns[i]]
+                        above[i * LANES] = similarities[i] - floor
                 forward(p, x, at, n, end, width)
                 n = end
                 if all_done(p, n * width, width, rows, epsilon):
                     break
             w[:] = 0.0
             while True:
-                for lane in range(rows):
-                    similarities = values[first + lane, at : at + n]
-                    for i in range(len(similarities)):
-                        q[i * LANES + lane] = similarities[i] - floor
                 backward(p, w, x, q, at, n, width)
                 for lane in range(rows):
-                    columns = order[first + lane, at : at + n]
+                    columns, found = order[first + lane, at : at + n], q[at * LANES + lane :]
                     for i in range(len(columns)):
-                        slopes[columns[i]] += q[i * LANES + lane]
+                        slopes[columns[i]] += found[i * LANES]
                 if at == 0:
                     break
                 at -= CHUNK
@@ -147,7 +145,7 @@ def backward(
 ) -> None:
     """W back over the `n` positions of a chunk; the slopes take the place of q."""
     for i in range(n - 1, -1, -1):
-        chance, value = load(x, (at + i) * LANES), load(q, i * LANES)
+        chance, value = load(x, (at + i) * LANES), load(q, (at + i) * LANES)
         here, last = i * width, width - 2 * LANES
         own = load(w, 0)
         slope = load(p, here) * (value - own)
@@ -157,7 +155,7 @@ def backward(
             own = above
             slope = slope + load(p, here + j + LANES) * (value - own)
         store(w, last, own + chance * (value - own))
-        store(q, i * LANES, slope)
+        store(q, (at + i) * LANES, slope)
 
 
 @inlined

@@ -19,7 +19,7 @@ from fsl_basesel.limits import Remaining
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, with_selected
 
-FEWEST, MOST = 16, 64  # old gains that are computed afresh at once
+FEWEST, MOST = 8, 64  # old gains that are computed afresh at once
 
 
 @dataclass(frozen=True)
