@@ -27,11 +27,6 @@ def group_by_label(
     """Class names and, for each class, the positions of its images in random order.
 
     Label c is called `names[c]`. Without names a class is named by its label.
-
-    Example:
-        >>> names, members = group_by_label([1, 0, 1], ["cat", "dog"], 3)
-        >>> names, [sorted(piece.tolist()) for piece in members]
-        (['cat', 'dog'], [[1], [0, 2]])
     """
     array = np.asarray(labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels)
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "iuUS":

@@ -95,7 +95,7 @@ class ClassPool:
 
     def preview_set(self, classes: Iterable[Any] | None = None) -> ImageSet:
         """The preview images of these classes (None: of all), labelled with the class number."""
-        chosen = self._chosen(classes, list(range(len(self))))
+        chosen = self.source.positions(range(len(self)) if classes is None else classes)
         self.source.prepare(chosen, self.preview)
         self._require(chosen, self._needed)
         counts = np.minimum(self.source.sizes, self._shown)
@@ -106,7 +106,7 @@ class ClassPool:
 
         A list that only grows at its end therefore keeps every label where it was.
         """
-        chosen = self._chosen(classes, self.expanded)
+        chosen = self.source.positions(self.expanded if classes is None else classes)
         closed = [self.names[c] for c in chosen if c not in self._expanded]
         if closed:
             raise InputError(
@@ -114,9 +114,6 @@ class ClassPool:
                 "call pool.expand with them first."
             )
         return first_images(self.source, chosen, self.source.sizes, range(len(chosen)))
-
-    def _chosen(self, classes: Iterable[Any] | None, default: list[int]) -> list[int]:
-        return default if classes is None else self.source.positions(classes)
 
     def _require(self, classes: Iterable[int], count: int) -> None:
         for c in classes:

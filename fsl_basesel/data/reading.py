@@ -127,12 +127,7 @@ def fit(picture: Image.Image, size: int) -> Image.Image:
 
 
 def as_tensor(picture: Any) -> torch.Tensor:
-    """`[C, H, W]` float32 of a PIL picture, an array or a tensor; bytes are brought to [0, 1].
-
-    Example:
-        >>> as_tensor(Image.new("RGB", (5, 4))).shape, as_tensor(Image.new("L", (5, 4))).shape
-        (torch.Size([3, 4, 5]), torch.Size([1, 4, 5]))
-    """
+    """`[C, H, W]` float32 of a PIL picture, an array or a tensor; bytes are brought to [0, 1]."""
     if isinstance(picture, Image.Image):
         picture = np.array(upright(picture, own_mode(picture)))
     if isinstance(picture, np.ndarray):

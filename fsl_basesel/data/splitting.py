@@ -62,13 +62,6 @@ def draw_parts(
     The pre-training classes are drawn first, so that experiments with different novel tasks can
     share a first model. `novel` says how many classes are novel, or which; without `candidates`
     all that are left are candidates.
-
-    Example:
-        >>> import torch
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(6, 1, 4, 4), range(6))
-        >>> [part.names for part in draw_parts(source, 1, None, 2, seed=0)]
-        [('1', '3', '5'), ('2',), ('4', '0')]
     """
     draw = novel if isinstance(novel, int) else 0
     given = [] if novel is None or isinstance(novel, int) else source.positions(novel)
@@ -98,13 +91,6 @@ def draw_novel(
     """Novel classes of a source: these, or so many at random.
 
     They are drawn among the classes `among`, or among the first so many; None is all.
-
-    Example:
-        >>> import torch
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(6, 1, 4, 4), range(6))
-        >>> sorted(draw_novel(source, 2, 0, ["3", "5"])), max(draw_novel(source, 2, 0, among=3)) < 3
-        ([3, 5], True)
     """
     if not isinstance(classes, int):
         return source.positions(classes)

@@ -59,14 +59,13 @@ def _bank() -> Bank:
     name = f"glyphs-{_bank_fingerprint()}.npz"
     try:
         with np.load(cache.cache_folder() / name, allow_pickle=False) as arrays:
-            return Bank(arrays["codes"], arrays["starts"], arrays["templates"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return Bank(**arrays)
+    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
         pass  # none yet, or damaged: a zip carries checksums, so damage does not go unseen
     # A warning, so that it shows where nobody has set up logging: nothing else does for seconds.
     _log.warning("Drawing the glyph templates, once for this machine; it takes some seconds.")
     made = draw_bank()
-    arrays = {"codes": made.codes, "starts": made.starts, "templates": made.templates}
-    cache.store(name, lambda file: np.savez(file, **arrays))
+    cache.store(name, lambda file: np.savez(file, **vars(made)))
     return made
 
 
