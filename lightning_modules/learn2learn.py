@@ -310,8 +310,7 @@ class SelectedTasks(BaseClassDataModule):
         ways: classes of a task.
         shots: images of each class to learn from.
         queries: images of each class to test on.
-        tasks: tasks of an epoch in one process.
-        eval_tasks: tasks of a validation or test; None is `tasks`.
+        tasks: tasks of an epoch, a validation or a test in one process.
         options: those of `BaseClassDataModule` but `batch_size`. `val_per_class` must be 0 or
             enough for a validation task.
 
@@ -334,11 +333,10 @@ class SelectedTasks(BaseClassDataModule):
         shots: int = 1,
         queries: int = 15,
         tasks: int = 100,
-        eval_tasks: int | None = None,
         **options: Any,
     ) -> None:
         counts = {"ways": ways, "shots": shots, "queries": queries, "tasks": tasks}
-        for name, value in (counts | {"eval_tasks": eval_tasks or tasks}).items():
+        for name, value in counts.items():
             checks.integer(value, name, 1, None, "")
         if "batch_size" in options:
             raise InputError(
@@ -346,8 +344,7 @@ class SelectedTasks(BaseClassDataModule):
                 "images, but got one; leave it out."
             )
         super().__init__(pool, novel, batch_size=ways * (shots + queries), **options)
-        self.ways, self.shots, self.queries = ways, shots, queries
-        self.tasks, self.eval_tasks = tasks, eval_tasks or tasks
+        self.ways, self.shots, self.queries, self.tasks = ways, shots, queries, tasks
 
     def batches_of_an_epoch(self, world: int = 1) -> int:
         """Training tasks of an epoch in each process."""
@@ -359,7 +356,7 @@ class SelectedTasks(BaseClassDataModule):
             "ways": self.ways,
             "shots": self.shots,
             "queries": self.queries,
-            "tasks": self.tasks if part == "train" else self.eval_tasks,
+            "tasks": self.tasks,
             "rank": rank,
             "world": world,
             "augment": self.augment if part == "train" else None,

@@ -445,7 +445,7 @@ def test_a_curriculum_through_learn2learns_own_batcher(tmp_path: Path):
     [
         ({"ways": 0}, "`ways` to be at least 1"),
         ({"batch_size": 8}, "Expected no `batch_size`"),
-        ({"eval_tasks": -1}, "`eval_tasks` to be at least 1"),
+        ({"tasks": -1}, "`tasks` to be at least 1"),
     ],
 )
 def test_settings_without_sense_are_refused(options: dict, message: str):
