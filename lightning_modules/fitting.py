@@ -233,7 +233,7 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
             "Expected one selection for --train frozen but got --schedule; use -m instead."
         )
     callback.data = data
-    _require_own(folder, data.identity() | callback.settings())
+    _require_own_folder(folder, data.identity() | callback.settings())
     network = load_backbone(backbone)
     data.add_classes(callback.selected)
     problem = callback.problem(command.trainer, command.model, callback.m, by=backbone)
@@ -243,19 +243,19 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
     save_classes(folder, 1, *callback._centroids)
     save_pictures(folder, data.pool, data.novel)
     before = list(problem.selected)
-    result = _accuracy(data, before + selection.indices, network)
+    result = _frozen_accuracy(data, before + selection.indices, network)
     m = len(before) + callback.m
     row = row_of(Moment(0, 0, 0, m), result, callback.seed)
     write_text(folder / f"novel_allway_{data.novel.shots}shot.csv", csv_text([row]))
     random = None
     if control:
         drawn = fb.select(problem, "random", callback.seed, certify=False).indices
-        random = _accuracy(data, before + drawn, network)
+        random = _frozen_accuracy(data, before + drawn, network)
     show_result(folder, m, result, random)
     write_report(folder)
 
 
-def _require_own(folder: Path, identity: dict[str, Any]) -> None:
+def _require_own_folder(folder: Path, identity: dict[str, Any]) -> None:
     """Refuse a folder with the run of other data or settings."""
     try:
         require_same(json.loads((folder / IDENTITY).read_text(encoding="utf-8")), identity)
@@ -265,7 +265,7 @@ def _require_own(folder: Path, identity: dict[str, Any]) -> None:
     write_text(folder / IDENTITY, json.dumps(identity, indent=2) + "\n")
 
 
-def _accuracy(data: BaseClassDataModule, classes: list[int], network: Any) -> NovelAccuracy:
+def _frozen_accuracy(data: BaseClassDataModule, classes: list[int], network: Any) -> NovelAccuracy:
     """Accuracy on the draws of the novel task, with these base classes."""
     novel = data.novel
     assert novel is not None
