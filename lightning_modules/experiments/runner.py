@@ -104,11 +104,13 @@ def _side_by_side(left: Sequence[Trial], store: ResultStore, jobs: int) -> Itera
 def _prepare(threads: int) -> None:
     """In a new process of --jobs: take a share of the threads, and end when the command does."""
     import torch
+    from threadpoolctl import threadpool_limits
 
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     torch.set_num_threads(threads)
+    threadpool_limits(threads)  # numpy's, in softmax regression
 
 
 def _end_with(sentinel: int) -> None:

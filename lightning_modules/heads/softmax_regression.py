@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 from torch import Tensor
-from torch.nn import functional
 
 from fsl_basesel.errors import InputError
 from lightning_modules.heads.base import Head, autocast_off, one_by_one
@@ -69,26 +69,27 @@ class SoftmaxRegression(Head):
                 # the problem is the same and smaller.
                 basis, factor = torch.linalg.qr(support.T)
                 support, query = factor.T, query @ basis
-            weights = self._fit(support.cpu(), labels.cpu(), ways).to(query)
+            table = self._fit(support.cpu().numpy(), labels.cpu().numpy(), ways)
+            weights = torch.from_numpy(table).to(query)
             return query @ weights[:-1] + weights[-1]
 
-    def _fit(self, support: Tensor, labels: Tensor, ways: int) -> Tensor:
+    def _fit(self, support: np.ndarray, labels: np.ndarray, ways: int) -> np.ndarray:
         """Weights `[d, ways]` with the intercepts below them."""
         images, dims = support.shape
-        target = functional.one_hot(labels, ways).to(support)
+        target = np.eye(ways)[labels]
 
         def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
-            table = torch.from_numpy(point).reshape(dims + 1, ways)
+            table = point.reshape(dims + 1, ways)
             weights = table[:-1]
-            log_p = (support @ weights + table[-1]).log_softmax(1)
-            loss = -(log_p * target).sum() / images
-            error = (log_p.exp() - target) / images
+            log_p = log_softmax(support @ weights + table[-1], axis=1)
+            loss = -np.sum(log_p * target) / images
+            error = (np.exp(log_p) - target) / images
             slope = support.T @ error + self.weight_decay * weights
-            decay = self.weight_decay / 2 * weights.square().sum()
-            return float(loss + decay), torch.vstack([slope, error.sum(0)]).flatten().numpy()
+            decay = self.weight_decay / 2 * np.sum(weights**2)
+            return loss + decay, np.vstack([slope, error.sum(axis=0)]).ravel()
 
         # Only the gradient says when it is done: values may fall by less than they can show.
         options = {"gtol": self.tolerance, "ftol": 0.0, "maxiter": self.iterations}
         start = np.zeros((dims + 1) * ways)
         found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-        return torch.from_numpy(found.x).reshape(dims + 1, ways)
+        return found.x.reshape(dims + 1, ways)
