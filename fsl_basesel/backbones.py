@@ -222,7 +222,7 @@ def _find(name: Any, size: int | None, download: bool) -> Backbone:
             f"torchvision:resnet18@{text}."
         )
     if rest and "/" not in kind:
-        return _function(text, kind, rest, plain)
+        return _function(text, kind, rest)
     raise _unknown(f"a backbone as {', '.join(KINDS)}", text, [DEFAULT])
 
 
@@ -344,7 +344,7 @@ def _own_run(path: str, size: int | None) -> Backbone:
     return Backbone(path, module, module, preprocessing)
 
 
-def _function(text: str, module_name: str, name: str, plain: Preprocessing) -> Backbone:
+def _function(text: str, module_name: str, name: str) -> Backbone:
     try:
         made = getattr(importlib.import_module(module_name), name)()
     except (ImportError, AttributeError) as error:

@@ -84,7 +84,8 @@ def embed_texts(
             f"{network.name}; give a folder of pictures of the classes instead."
         )
     values = network.texts([template.replace("{}", name) for name in names])
-    return ClassCentroids(values, names, made_by=_made_by(network, f"text {template!r}"))
+    made_by = {"backbone": network.name, "preprocessing": f"text {template!r}"}
+    return ClassCentroids(values, names, made_by=made_by)
 
 
 @dataclass(frozen=True)
@@ -180,9 +181,10 @@ class EmbeddingJob:
             classes, sums = parts[number]
             total[classes] += sums
         counts = np.bincount(labels, minlength=len(self.names))
-        origin = _made_by(self.backbone, str(self.backbone.preprocessing))
+        about = self.backbone
+        made_by = {"backbone": about.name, "preprocessing": str(about.preprocessing)}
         values = total / counts[:, None]
-        return ClassCentroids(values, self.names, self.groups, counts, made_by=origin)
+        return ClassCentroids(values, self.names, self.groups, counts, made_by=made_by)
 
     def features(self) -> tuple[np.ndarray, np.ndarray]:
         """The feature of every image, `[n, d]` float32, and its class, `[n]` int64."""
@@ -333,10 +335,6 @@ class _Store:
         except OSError as error:
             self.works = False
             warnings.warn(f"Features are not kept: {error}", stacklevel=2)
-
-
-def _made_by(backbone: Backbone, preprocessing: str) -> dict[str, str]:
-    return {"backbone": backbone.name, "preprocessing": preprocessing}
 
 
 def _device(device: str | torch.device) -> torch.device:

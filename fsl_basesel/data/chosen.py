@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from torchvision.datasets import ImageFolder
@@ -19,7 +20,9 @@ class ChosenFolder(ImageFolder):
 
     def __init__(self, root: str, names: list[str], **options: Any) -> None:
         self._names = names
-        super().__init__(root, **{"loader": _open, "is_valid_file": _is_picture, **options})
+        loader = partial(open_picture, channels=3)
+        own: dict[str, Any] = {"loader": loader, "is_valid_file": _is_picture}
+        super().__init__(root, **own | options)
 
     def find_classes(self, directory: str) -> tuple[list[str], dict[str, int]]:
         """The chosen classes in their order."""
@@ -47,10 +50,6 @@ def chosen_folder(
             f"for {missing[0]!r} ({len(missing)} such)."
         )
     return ChosenFolder(os.fspath(path), names, **options)
-
-
-def _open(path: str) -> Any:
-    return open_picture(path, 3)
 
 
 def _is_picture(path: str) -> bool:

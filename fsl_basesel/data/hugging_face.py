@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,16 +21,6 @@ def is_hugging_face(data: Any) -> bool:
     package = sys.modules.get("datasets")
     kinds = (getattr(package, name, ()) for name in ("Dataset", "DatasetDict"))
     return isinstance(data, tuple(kinds))
-
-
-def was_saved(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder was written by `Dataset.save_to_disk`."""
-    return any((Path(path) / name).is_file() for name in ("dataset_dict.json", "state.json"))
-
-
-def load_saved(path: str | os.PathLike[str]) -> Any:
-    """The data set in such a folder."""
-    return installed("datasets", "datasets").load_from_disk(str(path))
 
 
 class _Rows:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from PIL import Image
 
+from fsl_basesel.checks import installed
 from fsl_basesel.data.datasets import from_dataset
 from fsl_basesel.data.folder import image_folder
-from fsl_basesel.data.hugging_face import from_hugging_face, is_hugging_face, load_saved, was_saved
+from fsl_basesel.data.hugging_face import from_hugging_face, is_hugging_face
 from fsl_basesel.data.novel import NovelTask
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.data.source import ImageSet, ImageSource, first_images
@@ -31,9 +33,10 @@ def as_source(source: Source, seed: int = 0, on_corrupt: str = "raise") -> Image
     if isinstance(source, ClassPool | NovelTask):
         return source.source
     if isinstance(source, str | os.PathLike):
-        if not was_saved(source):
+        saved = (Path(source, name).is_file() for name in ("dataset_dict.json", "state.json"))
+        if not any(saved):
             return image_folder(source, on_corrupt=on_corrupt, seed=seed)
-        source = load_saved(source)
+        source = installed("datasets", "datasets").load_from_disk(str(source))
     if is_hugging_face(source):
         return from_hugging_face(source, on_corrupt=on_corrupt, seed=seed)
     if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
