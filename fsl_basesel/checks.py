@@ -6,6 +6,7 @@ import difflib
 import importlib
 import operator
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -100,7 +101,7 @@ def distinct_columns(indices: Iterable[int], name: str, count: int) -> tuple[int
             raise InputError(f"{expected} but got {column}.")
     if len(set(columns)) < len(columns):
         raise InputError(
-            f"{expected}, each at most once, but {_first_repeated(columns)} came more than once."
+            f"{expected}, each at most once, but {_repeated(columns)} came more than once."
         )
     return columns
 
@@ -198,7 +199,7 @@ def class_names(
         )
     if len(set(listed)) < count:
         raise InputError(
-            f"Expected `{argument}` to be unique but {_first_repeated(listed)!r} came more than "
+            f"Expected `{argument}` to be unique but {_repeated(listed)!r} came more than "
             "once; merge those classes or rename one."
         )
     return listed
@@ -256,10 +257,5 @@ def finite_sums(largest: float, terms: float, name: str) -> None:
         )
 
 
-def _first_repeated(entries: Sequence[Any]) -> Any:
-    seen = set()
-    for entry in entries:
-        if entry in seen:
-            return entry
-        seen.add(entry)
-    return None
+def _repeated(entries: Sequence[Any]) -> Any:
+    return Counter(entries).most_common(1)[0][0]

@@ -21,18 +21,10 @@ from fsl_basesel.selection import Selection
 from fsl_basesel.selectors.base import seeded
 
 RANDOM, DOMAIN, POOL = "random", "domain", "pool"
-CONTROLS = (RANDOM, DOMAIN, POOL)
-TITLES = {
-    RANDOM: "random sets",
-    DOMAIN: "random inside the task's domain",
-    POOL: "whole pool",
-}
-
-
+# Share of the bound that random choices may miss before similarities count as different.
 HARDLY = 0.03
-"""Share of the bound that random choices may miss before similarities count as different."""
+# Share of the task with the same nearest base class from which on that class is a hub.
 HUB = 1 / 3
-"""Share of the task with the same nearest base class from which on that class is a hub."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +32,7 @@ class Control:
     """Values of sets that were drawn without looking at similarities.
 
     Attributes:
-        kind: One of `CONTROLS`.
+        kind: `RANDOM`, `DOMAIN` or `POOL`.
         size: Classes of a set.
         values: h of each set; one for the whole pool.
     """
@@ -48,11 +40,6 @@ class Control:
     kind: str
     size: int
     values: tuple[float, ...]
-
-    @property
-    def title(self) -> str:
-        """What it is called in tables."""
-        return TITLES[self.kind]
 
     @property
     def mean(self) -> float:
@@ -74,24 +61,16 @@ def controls(
 ) -> list[Control]:
     """Values of random sets, of random sets inside the task's domain, and of the whole pool.
 
-    Args:
-        problem: What is chosen from, for whom.
-        groups: Group (family, domain) of each candidate, if known.
-        novel_groups: Group of each novel class, if known.
-        draws: How many random sets.
-        seed: Seed of the draws.
-
-    Returns:
-        One entry for each control there is; the domain only if groups are known and some
-        candidates share a group with the task, but not all.
+    The domain is there only if the groups of candidates and novel classes are known and some
+    candidates share a group with the task, but not all.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.8, 0.1, 0.3]], m=1, k=1)
         >>> for one in controls(problem, ["cat", "cat", "car", "car"], ["cat"]):
-        ...     print(one.title, one.best)
-        random sets 0.9
-        random inside the task's domain 0.9
-        whole pool 0.9
+        ...     print(one.kind, one.best)
+        random 0.9
+        domain 0.9
+        pool 0.9
     """
     checks.integer(draws, "draws", 1, None, "")
     found = [_drawn(problem, RANDOM, None, draws, seed)]
@@ -116,7 +95,7 @@ def _drawn(
 def random_choices(
     problem: SelectionProblem, draws: int, seed: int = 0, inside: np.ndarray | None = None
 ) -> list[list[int]]:
-    """Random sets that keep to the limits of a problem; arguments as for `random_set`."""
+    """Random sets that keep to the limits of a problem, `inside` as for `random_set`."""
     generator, columns = seeded(seed), problem.unselected
     ranked = (random_set(columns, len(columns), generator, inside) for _ in range(draws))
     return [first_allowed(problem, np.array(one, np.int64)) for one in ranked]
@@ -125,12 +104,7 @@ def random_choices(
 def task_domain(
     groups: Sequence[str] | None, novel_groups: Sequence[str] | None
 ) -> np.ndarray | None:
-    """Which candidates share a group with a novel class `[|B|]`; None where groups are not known.
-
-    Example:
-        >>> task_domain(["cat", "car", "dog"], ["dog", "dog"])
-        array([False, False,  True])
-    """
+    """Which candidates share a group with a novel class, `[|B|]`; None if that is not known."""
     if groups is None or novel_groups is None:
         return None
     wanted = set(novel_groups)
@@ -145,17 +119,7 @@ def random_set(
 ) -> list[int]:
     """`m` of the candidates at random; those of a domain first, others only if it has too few.
 
-    Args:
-        candidates: Columns to choose from.
-        m: How many.
-        generator: Of the draw.
-        inside: `[|B|]` bool, the domain; None draws from all alike.
-
-    Example:
-        >>> from fsl_basesel.selectors.base import seeded
-        >>> inside = np.array([False, True, False, True])
-        >>> sorted(random_set(np.arange(4), 2, seeded(0), inside))
-        [1, 3]
+    The domain is `inside`, `[|B|]` bool; None draws from all alike.
     """
     if m > len(candidates):
         raise InputError(f"Expected at most {len(candidates)} classes to draw but got m = {m}.")
@@ -186,19 +150,8 @@ def doubts(
 ) -> list[str]:
     """Reasons to doubt that a choice means anything, each with what to do; none is good.
 
-    Args:
-        problem: What was chosen from.
-        selection: The choice.
-        control: Random sets of the same size.
-        trained: False if the features come from a network with random weights.
-
-    Example:
-        >>> import fsl_basesel as fb
-        >>> problem = fb.SelectionProblem([[0.99, 0.98, 0.99], [0.98, 0.99, 0.98]], m=1, k=2)
-        >>> for doubt in doubts(problem, fb.select(problem), controls(problem)[0]):
-        ...     print(doubt[:43])
-        similarities hardly differ: random choices
-        k = 2 is more than the 1 base classes there
+    `control` are random sets of the same size, and `trained` is False if the features come from a
+    network with random weights.
     """
     found = []
     if not trained:

@@ -29,10 +29,9 @@ class Limits:
     """Limits of a problem, in the terms the algorithms need.
 
     Attributes:
-        m: Most classes to choose.
-        exact: Whether exactly m must be chosen; with a budget it is at most m.
+        m: How many classes to choose; with a budget it is at most m.
         include: Columns that must be chosen.
-        cost: `[|B|]`, 0 without a budget.
+        cost: `[|B|]`, 1 each by default.
         budget: What the chosen columns may cost together, infinite without a budget.
         group: `[|B|]` number of each column's group.
         most: How many columns of each group may be chosen, those of B_s taken off.
@@ -41,7 +40,6 @@ class Limits:
     """
 
     m: int
-    exact: bool
     include: tuple[int, ...]
     cost: np.ndarray
     budget: float
@@ -51,8 +49,8 @@ class Limits:
     labels: tuple[str, ...]
 
     @classmethod
-    def of(cls, problem: SelectionProblem) -> Limits | None:
-        """The limits of a problem, None if there are none; refused if no choice keeps to them."""
+    def of(cls, problem: SelectionProblem) -> Limits:
+        """The limits of a problem; refused if no choice keeps to them."""
         p = problem
         _require_disjoint(p)
         if p.cost is not None and p.budget is None and not p.mu:
@@ -66,8 +64,6 @@ class Limits:
                 f"Expected `cost` of at least 0 with a budget but got {p.cost[at]} for candidate "
                 f"{at} ({p.names[at]!r})."
             )
-        if p.budget is None and not p.include and p.at_most is None and p.at_least is None:
-            return None
         labels = tuple(dict.fromkeys(label for label in p.groups or () if label is not None))
         number = {label: n for n, label in enumerate(labels)}
         # Columns without a group share a last one that has no limits.
@@ -76,7 +72,6 @@ class Limits:
         inside = np.bincount(group[list(p.selected)], minlength=len(labels) + 1)
         limits = cls(
             m=p.m,
-            exact=p.budget is None,
             include=p.include,
             cost=np.ones(p.n_candidates) if p.cost is None else p.cost,
             budget=np.inf if p.budget is None else p.budget,
@@ -88,16 +83,9 @@ class Limits:
         _require_feasible(limits, p.unselected, p.names)
         return limits
 
-    @classmethod
-    def only_m(cls, problem: SelectionProblem) -> Limits:
-        """Those of a problem without any other limit."""
-        count, one = problem.n_candidates, np.array([NO_LIMIT])
-        nothing = np.zeros(count, np.int64)
-        return cls(problem.m, True, (), np.ones(count), np.inf, nothing, one, 0 * one, ("none",))
-
     @property
     def has_budget(self) -> bool:
-        """Whether costs are limited."""
+        """Whether costs are limited; if not, exactly m classes must be chosen."""
         return self.budget < np.inf
 
     def spent(self, chosen: Sequence[int] | np.ndarray) -> float:
@@ -117,7 +105,7 @@ class Limits:
         missing = set(self.include) - set(chosen)
         if missing:
             return f" without column {min(missing)}, which has to be in"
-        if len(chosen) > self.m or (self.exact and len(chosen) < self.m):
+        if len(chosen) > self.m or (len(chosen) < self.m and not self.has_budget):
             return ""
         if not self.affords(self.spent(chosen)):
             return f" that cost {self.spent(chosen):g}, more than the budget of {self.budget:g}"
@@ -137,15 +125,8 @@ class Limits:
         """Ascending positions of the columns with the largest sum of scores that groups allow.
 
         First the best of each group that must be there, then the largest in order, skipping what is
-        too many of a group; only positive ones unless the number is exact. Exact, as the best sum
-        of j columns of a group is concave in j.
-
-        Args:
-            scores: One for each column.
-            columns: What to choose from.
-            count: How many to choose, at most.
-            most: How many of each group, at most.
-            least: How many of each group, at least.
+        too many of a group; with a budget only positive ones. Exact, as the best sum of j columns
+        of a group is concave in j.
         """
         order = np.lexsort((columns, -scores))
         groups = self.group[columns[order]]
@@ -155,7 +136,7 @@ class Limits:
         rank[by_group] = np.arange(len(order)) - starts[groups[by_group]]
         needed = rank < least[groups]
         wanted = ~needed & (rank < most[groups])
-        if not self.exact:
+        if self.has_budget:
             wanted &= scores[order] > 0.0
         others = np.flatnonzero(wanted)[: max(0, count - int(needed.sum()))]
         needed[others] = True
@@ -274,7 +255,7 @@ def _require_feasible(limits: Limits, available: np.ndarray, names: tuple[str, .
             f"for, but got {m}."
         )
     possible = int(np.minimum(there, limits.most).sum())
-    if limits.exact and possible < m:
+    if possible < m and not limits.has_budget:
         raise InputError(
             f"Expected m to be at most {possible}, the classes that `at_most` and `exclude` leave, "
             f"but got {m}."

@@ -229,7 +229,8 @@ class SelectionProblem:
         self.groups = group_labels(groups, base)
         self.at_most = group_numbers(at_most, "at_most", groups)
         self.at_least = group_numbers(at_least, "at_least", groups)
-        self.limits = Limits.of(self)
+        limits, grouped = Limits.of(self), self.at_most is not None or self.at_least is not None
+        self.limits = limits if budget is not None or self.include or grouped else None
         largest = max(abs(self.floor), abs(highest))
         checks.finite_sums(largest, novel * self.depth, "similarity")
         checks.finite_sums(self.lam * largest, base, "lam * similarity")

@@ -6,7 +6,9 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fsl_basesel.bounds import certify as certificate_of
 from fsl_basesel.bounds import price_of
@@ -16,6 +18,9 @@ from fsl_basesel.progress import Listener, listening
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import selector_of
 from fsl_basesel.selectors.base import Seed, Selector, seeded
+
+if TYPE_CHECKING:
+    from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy
 
 
 def select(
@@ -101,14 +106,10 @@ def select_grid(
         if isinstance(selector, ContinuousDoubleGreedy):
             found = list(_batched(selector, problems, seeds))
         else:
-            found = [
-                (each, select(each, selector, seed, certify=False))
-                for each in problems
-                for seed in seeds
-            ]
-        return [
-            with_certificate(each, selection) if certify else selection for each, selection in found
-        ]
+            found = [(each, selector.select(each, seed)) for each in problems for seed in seeds]
+        if not certify:
+            return [selection for _, selection in found]
+        return [with_certificate(each, selection) for each, selection in found]
 
 
 def frontier(
@@ -150,17 +151,19 @@ def frontier(
             each = problem.replace(**{name: limit})
             selection = select(each, method, seed)
             if budgets is not None and found and found[-1].value > selection.value:
-                before = Selection.of(each, found[-1].indices, method=selection.method)
-                bound, nu = selection.upper_bound, selection.nu
-                selection = dataclasses.replace(before, upper_bound=bound, nu=nu)
+                selection = Selection.of(
+                    each,
+                    found[-1].indices,
+                    method=selection.method,
+                    upper_bound=selection.upper_bound,
+                    nu=selection.nu,
+                )
             found.append(selection)
     if budgets is not None:
-        for at in range(len(found) - 1, 0, -1):
-            bound, smaller = found[at].upper_bound, found[at - 1].upper_bound
-            if bound is not None and (smaller is None or bound < smaller):
-                found[at - 1] = dataclasses.replace(found[at - 1], upper_bound=bound)
-    proven = (one if one.upper_bound is None else one.certified(one.upper_bound) for one in found)
-    return dict(zip(limits, proven, strict=True))
+        bounds = np.array([one.upper_bound for one in found])
+        lowest = np.minimum.accumulate(bounds[::-1])[::-1].tolist()
+        found = [one.certified(bound) for one, bound in zip(found, lowest, strict=True)]
+    return dict(zip(limits, found, strict=True))
 
 
 def with_certificate(problem: SelectionProblem, selection: Selection) -> Selection:
@@ -175,11 +178,10 @@ def with_certificate(problem: SelectionProblem, selection: Selection) -> Selecti
 
 
 def _batched(
-    selector: Selector, problems: list[SelectionProblem], seeds: Sequence[int]
+    selector: ContinuousDoubleGreedy, problems: list[SelectionProblem], seeds: Sequence[int]
 ) -> Iterator[tuple[SelectionProblem, Selection]]:
-    from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy, fractional_batch
+    from fsl_basesel.selectors.double_greedy import fractional_batch
 
-    assert isinstance(selector, ContinuousDoubleGreedy)
     selector.check()
     for _, same_k in groupby(problems, key=lambda problem: problem.k):
         group = list(same_k)

@@ -131,7 +131,7 @@ class _Search:
 
     def __init__(self, problem: SelectionProblem, start: np.ndarray, gap: float) -> None:
         self.problem, self.gap = problem, gap
-        self.limits = Limits.only_m(problem) if problem.limits is None else problem.limits
+        self.limits = problem.limits or Limits.of(problem)
         self.best_set = start
         self.best_value = self._value(start)
         self.budget = self.limits.budget * (1 + SLACK) if self.limits.has_budget else 0.0
@@ -277,7 +277,7 @@ class _Search:
             node.keep(keep)
         need = np.maximum(limits.least - have, 0)
         reach = np.minimum(limits.counts(node.free), limits.most - have)
-        short = limits.exact and reach.sum() < count
+        short = reach.sum() < count and not limits.has_budget
         if count < need.sum() or (reach < need).any() or short or not limits.affords(spent):
             node.bound = -np.inf
 
@@ -308,7 +308,7 @@ class _Search:
             node.often = 0.8 * (often if node.often is None else node.often) + 0.2 * often
             slack = at.bound - self.best_value + ROUNDING * abs(at.bound)
             slack += self._rounding(node, chosen)
-            if slack <= 0.9 * fixed_at and (0 < len(at.top) < len(node.free) or not limits.exact):
+            if slack <= 0.9 * fixed_at and (0 < len(at.top) < len(node.free) or limits.has_budget):
                 fixed_at = slack
                 if self._fix(node, at, slack):
                     continue
@@ -429,7 +429,7 @@ def exchange_losses(
     spare, room = counts > limits.least, counts < limits.most
     worst_spare = worst_in[spare].min(initial=np.inf)
     best_room = best_out[room].max(initial=-np.inf)
-    if not limits.exact:
+    if limits.has_budget:
         best_room = max(best_room, 0.0)  # nobody takes the place
         if counts.sum() < limits.m:
             worst_spare = min(worst_spare, 0.0)  # there is a place

@@ -69,7 +69,7 @@ def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) 
     room = Remaining(limits, candidates, chosen)
     candidates = room.without_misfits(candidates)
     count = limits.m - len(chosen)
-    if limits.exact:
+    if not limits.has_budget:
         return np.concatenate([chosen, _extend(problem, chosen, candidates, count, room)])
     price = None
     if per_cost:  # what is free comes first

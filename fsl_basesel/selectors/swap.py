@@ -63,7 +63,7 @@ def improve_by_swaps(
     candidate prices its exchange with every chosen class at once, O(|N| k + m).
     """
     chosen = np.array(indices, np.int64)
-    if problem.limits is not None and not problem.limits.exact:
+    if problem.limits is not None and problem.limits.has_budget:
         found = _add_drop_exchange(problem, chosen, max_passes)
     else:
         found = _exchange(problem, chosen, max_passes)
