@@ -151,13 +151,9 @@ def frontier(
             each = problem.replace(**{name: limit})
             selection = select(each, method, seed)
             if budgets is not None and found and found[-1].value > selection.value:
-                selection = Selection.of(
-                    each,
-                    found[-1].indices,
-                    method=selection.method,
-                    upper_bound=selection.upper_bound,
-                    nu=selection.nu,
-                )
+                before = Selection.of(each, found[-1].indices, method=selection.method)
+                proven = {"upper_bound": selection.upper_bound, "nu": selection.nu}
+                selection = dataclasses.replace(before, **proven)
             found.append(selection)
     if budgets is not None:
         bounds = np.array([one.upper_bound for one in found])
