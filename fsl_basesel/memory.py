@@ -41,15 +41,9 @@ def gigabytes(count: float) -> str:
 def refuse_oversize(
     what: str, needed: int, advice: str = "use fewer classes or a machine with more memory"
 ) -> None:
-    """Refuse what needs more memory than there is.
+    """Refuse `what`, the beginning of a sentence, if it needs more bytes than there are.
 
-    Args:
-        what: what needs it, as the beginning of a sentence.
-        needed: how many bytes; each of the processes of torchrun on this machine takes as many.
-        advice: what to do.
-
-    Raises:
-        InputError: There is less.
+    Each of the processes of torchrun on this machine takes as many.
     """
     free, processes = free_bytes(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if needed * processes > free:

@@ -16,7 +16,6 @@ import numpy as np
 import fsl_basesel
 from fsl_basesel import topk
 from fsl_basesel.compiled import kernel
-from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import load_json, reading, write_text
 from fsl_basesel.problem import ROUNDING, SelectionProblem
@@ -339,10 +338,9 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
         topk.insert(problem.by_candidate, added[at : at + 1], value, index)
     excess = problem.rows.sum(local)
     adds_from = _adds_from(problem, added, excess)
+    lost = topk.losses(value, index, problem.row_weights, problem.n_candidates)
+    total = problem.rows.sum(lost)
     value, index = problem.rows.all(value), problem.rows.all(index)
-    weight = problem.rows.all(problem.row_weights)
-    lost = topk.losses(value, index, weight, problem.n_candidates)
-    total = Rows.here(problem.n_novel).sum(lost)
     serves = _served_by(value, index, problem.depth)
     chosen = tuple(
         ChosenClass(

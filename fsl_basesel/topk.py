@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from fsl_basesel.compiled import kernel
-from fsl_basesel.parallel import COLUMN_BLOCK, ROWS, map_blocks
+from fsl_basesel.parallel import ROWS
 
 LANES = 64  # partial sums of a block of rows in `excess`
 
@@ -147,22 +147,12 @@ def excess(
             out[block, i] = total
 
 
+@kernel
 def count_above(columns: np.ndarray, which: np.ndarray, threshold: np.ndarray) -> np.ndarray:
     """For every row, how many of the columns `which` lie above its threshold."""
-
-    def work(start: int, stop: int) -> np.ndarray:
-        count = np.zeros(len(threshold), np.int64)
-        _count_above(columns, which[start:stop], threshold, count)
-        return count
-
-    return sum(map_blocks(work, len(which), COLUMN_BLOCK), np.zeros(len(threshold), np.int64))
-
-
-@kernel
-def _count_above(
-    columns: np.ndarray, which: np.ndarray, threshold: np.ndarray, count: np.ndarray
-) -> None:
+    count = np.zeros(len(threshold), np.int64)
     for i in range(len(which)):
         column = columns[which[i]]
         for n in range(len(threshold)):
             count[n] += column[n] > threshold[n]
+    return count
