@@ -20,16 +20,12 @@ from fsl_basesel.parallel import ROWS
 LANES = 64  # partial sums of a block of rows in `excess`
 
 
-def empty_state(n_novel: int, depth: int, floor: float) -> tuple[np.ndarray, np.ndarray]:
-    """The state in which no class is in: `value` is the floor, `index` is -1 everywhere."""
-    return np.full((n_novel, depth), floor), np.full((n_novel, depth), -1, np.int64)
-
-
 def state_of(
     columns: np.ndarray, members: np.ndarray, depth: int, floor: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The state in which exactly `members` are in."""
-    value, index = empty_state(columns.shape[1], depth, floor)
+    shape = columns.shape[1], depth
+    value, index = np.full(shape, floor), np.full(shape, -1, np.int64)
     insert(columns, members, value, index)
     return value, index
 

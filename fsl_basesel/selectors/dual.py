@@ -37,7 +37,7 @@ from fsl_basesel.selectors.swap import improve_by_swaps
 START_SCALES = (0.94, 0.96, 0.98, 1.0, 1.02)
 # Steps without progress before the step length is halved and the best thresholds are restored.
 PATIENCE = 15
-BRANCHING = 3  # see `_branch_rounds`
+BRANCHING = 3  # steps of all branches, in those of the first bound
 BRANCH_STEPS = 24  # steps for one branch
 BRANCHED = 1_000_000  # entries of a matrix that is not large
 
@@ -132,6 +132,8 @@ class _Search:
     def __init__(self, problem: SelectionProblem, start: np.ndarray, gap: float) -> None:
         self.problem, self.gap = problem, gap
         self.limits = problem.limits or Limits.of(problem)
+        self.include = np.array(self.limits.include, np.int64)
+        self.free = np.setdiff1d(problem.unselected, self.include)
         self.best_set = start
         self.best_value = self._value(start)
         self.budget = self.limits.budget * (1 + SLACK) if self.limits.has_budget else 0.0
@@ -145,7 +147,7 @@ class _Search:
         report("proving a bound", steps, steps)
         price = self._price(root.thresholds) if self.limits.has_budget else None
         self._recover(improve_by_swaps(self.problem, self.best_set))
-        nodes = self._branch(root, self._branch_rounds() * steps)
+        nodes = self._branch(root, steps)
         # Where classes are left that nobody needs, others that add nothing either take their place.
         self.best_set = replace_unused(self.problem, self.best_set)
         self.best_value = max(self.best_value, self._value(self.best_set))
@@ -155,20 +157,17 @@ class _Search:
         bound = max([self.best_value, *(one.bound for one in left)])
         return Choice(greedy_order(self.problem, self.best_set), bound, price)
 
-    def _branch_rounds(self) -> int:
-        """Steps of all branches, in those of the first bound: where that bound is loose.
+    def _branch(self, root: Node, steps: int) -> list[Node]:
+        """Parts that together hold every better choice, the one with the largest bound split.
 
-        It is with limits and with signed similarities; on a large matrix a step is expensive.
+        Only where the first bound is loose: with limits, and with signed similarities unless the
+        matrix is large, where a step is expensive. `steps` are those of the first bound.
         """
         problem = self.problem
-        if problem.n_novel * problem.n_candidates <= BRANCHED:
-            return BRANCHING if problem.limits is not None or problem.floor < 0.0 else 0
-        return 1 if problem.limits is not None else 0
-
-    def _branch(self, root: Node, steps: int) -> list[Node]:
-        """Parts that together hold every better choice, the one with the largest bound split."""
-        if not steps:
+        large = problem.n_novel * problem.n_candidates > BRANCHED
+        if problem.limits is None and (large or problem.floor >= 0.0):
             return [root]
+        steps *= 1 if large else BRANCHING
         numbers = itertools.count()
         waiting = [(-root.bound, next(numbers), root)]
         left = steps
@@ -187,13 +186,11 @@ class _Search:
 
         With it, a further unit of the budget raises that bound by nu, and the optimum by no more.
         """
-        include = np.array(self.limits.include, np.int64)
-        free = np.setdiff1d(self.problem.unselected, include)
-        node = Node(include, free, thresholds, include)
+        node = Node(self.include, self.free, thresholds, self.best_set)
 
         def at(price: float) -> tuple[float, bool]:
             point = self._evaluate(node, thresholds, price)
-            chosen = np.concatenate([include, free[point.top]])
+            chosen = np.concatenate([self.include, self.free[point.top]])
             return point.bound, self.limits.affords(self.limits.spent(chosen))
 
         bound, affordable = at(0.0)
@@ -211,19 +208,17 @@ class _Search:
 
     def _root(self) -> Node:
         problem, limits = self.problem, self.limits
-        inside = np.array(limits.include, np.int64)
-        free = np.setdiff1d(problem.unselected, inside)
         value, _ = problem.state_of(with_selected(problem, self.best_set))
         kth = value[:, -1]
         prices = [0.0]
         if limits.has_budget:
-            outside = np.setdiff1d(free, self.best_set)
+            outside = np.setdiff1d(self.free, self.best_set)
             ratio = problem.gains_over(kth, outside) / np.maximum(limits.cost[outside], 1e-300)
             finite = np.sort(ratio[np.isfinite(ratio) & (ratio > 0)])[::-1]
             if len(finite):
                 usual = float(finite[min(2, len(finite) - 1)])
                 prices += [0.5 * usual, usual, 2.0 * usual]
-        node = Node(inside, free, kth, self.best_set)
+        node = Node(self.include, self.free, kth, self.best_set)
         self._tighten(node)
         tries = [
             (problem.floor + scale * (kth - problem.floor), price)

@@ -49,8 +49,7 @@ class WithSwaps(Selector):
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         start = self.selector.choose(problem, generator)
-        better = improve_by_swaps(problem, start.indices, self.max_passes)
-        return replace(start, indices=better)
+        return replace(start, indices=improve_by_swaps(problem, start.indices, self.max_passes))
 
 
 def improve_by_swaps(
@@ -114,8 +113,7 @@ def _exchange(problem: SelectionProblem, chosen: np.ndarray, max_passes: int) ->
     outside = np.setdiff1d(problem.unselected, chosen)
     best = problem.gains_over(value[:, -2], outside) + modular[outside]
     top = problem.value_from(value, members) + modular[members].sum()
-    # Of similarities alone.
-    tolerance = TOLERANCE * max(1e-300, float(best.max(initial=0.0)), abs(top))
+    tolerance = TOLERANCE * max(1e-300, float(best.max(initial=0.0)), abs(top))  # without prices
     where = np.full(problem.n_candidates, len(chosen))  # columns of B_s never leave
     where[chosen] = np.arange(len(chosen))
     lost = losses(problem, value, index)
