@@ -152,8 +152,8 @@ def frontier(
             selection = select(each, method, seed)
             if budgets is not None and found and found[-1].value > selection.value:
                 before = Selection.of(each, found[-1].indices, method=selection.method)
-                proven = {"upper_bound": selection.upper_bound, "nu": selection.nu}
-                selection = dataclasses.replace(before, **proven)
+                bound, nu = selection.upper_bound, selection.nu
+                selection = dataclasses.replace(before, upper_bound=bound, nu=nu)
             found.append(selection)
     if budgets is not None:
         bounds = np.array([one.upper_bound for one in found])
