@@ -81,10 +81,7 @@ class Scratch(NamedTuple):
 def live_prefixes(problem: SelectionProblem, x: np.ndarray, slack: float) -> Prefixes:
     """The live prefix of every row, those on other processes included.
 
-    Args:
-        problem: the objective.
-        x: `[|B|]` probabilities.
-        slack: probability of fewer than k entries at which a list ends.
+    A list ends where fewer than k entries are in with a probability below `slack`.
     """
     rows = problem.sorted_rows
     counts, whole = live_lengths(rows.order, x, min(problem.k, len(x)), slack)

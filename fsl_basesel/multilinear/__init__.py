@@ -66,11 +66,12 @@ def value_and_gradient(
         >>> round(float(value), 3), [round(g, 3) for g in gradient.tolist()]
         (0.525, [0.55, 0.25])
     """
-    kind = str(x.dtype).removeprefix("torch.")
-    if kind not in ("float32", "float64") or x.ndim == 0 or x.shape[-1] != rows.n_candidates:
+    floating = x.dtype.is_floating_point if is_tensor(x) else x.dtype.kind == "f"
+    real = floating and x.dtype.itemsize in (4, 8)
+    if not real or x.ndim == 0 or x.shape[-1] != rows.n_candidates:
         raise InputError(
             f"Expected `x` to be float32 or float64 with a last dimension of {rows.n_candidates} "
-            f"(one probability for each candidate) but got {kind} of shape {tuple(x.shape)}"
+            f"(one probability for each candidate) but got {x.dtype} of shape {tuple(x.shape)}"
         )
     if k < 1:
         raise InputError(f"Expected `k` to be at least 1 but got {k}")

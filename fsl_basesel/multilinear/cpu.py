@@ -22,7 +22,7 @@ def value_and_gradient(rows: SortedRows, x: np.ndarray, k: int) -> tuple[np.ndar
     Memory: S |B| float64 for each block (at most 64 blocks) and a few megabytes for each thread.
     """
     n_novel, length = rows.order.shape
-    mean = float(x.mean()) if x.size else 0.0
+    mean = float(x.sum()) / max(1, x.size)
     if mean != mean:
         raise InputError("Expected `x` to hold probabilities but got NaN")
 

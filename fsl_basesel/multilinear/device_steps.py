@@ -31,17 +31,8 @@ def climb(
 ) -> Tensor:
     """The vectors that x and y of Algorithm 4 meet in, for several problems on one matrix.
 
-    Args:
-        rows: sorted similarities.
-        modular: `[S, |B|]` float64 modular weights of the problems, on the device to use.
-        free: `[|B|]` bool, B_u.
-        m: how many columns each problem chooses.
-        k: how many similarities a novel class counts.
-        steps: T.
-        backend: of the gradient, see `fsl_basesel.multilinear`.
-
-    Returns:
-        `[S, |B|]` float64, each summing to its m over B_u, 0 on B_s.
+    `modular` are the `[S, |B|]` float64 weights of the problems, on the device to use, and `free`
+    is B_u as `[|B|]` bool. Each vector sums to its problem's m over B_u and is 0 on B_s.
     """
     held, open_ = (~free).to(modular), free.to(modular)
     x = torch.zeros_like(modular)
@@ -63,11 +54,7 @@ def rates(a: Tensor, b: Tensor, free: Tensor, m: int) -> Tensor:
     once, a fixed number of times; then the rates at its two ends are blended to sum to m exactly,
     which also shares what is left among ties (a + b = 0).
 
-    Args:
-        a: `[|B|]` gradient at x.
-        b: `[|B|]` minus the gradient at y.
-        free: `[|B|]` bool, B_u.
-        m: what the rates must sum to, 0 to |B_u|.
+    `a` is the gradient at x, `b` minus that at y, `free` is B_u, all `[|B|]`.
 
     Example:
         >>> a, b = torch.tensor([3.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, -1.0, -1.0, 0.0])

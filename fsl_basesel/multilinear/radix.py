@@ -42,14 +42,8 @@ def sort_rows(
 ) -> None:
     """Sort every row of keys, turn them back into the bits of floats, and note their columns.
 
-    Least significant digit first, so equal keys stay in the order of their columns.
-
-    Args:
-        keys: `[rows, |B|]` unsigned integers.
-        order: `[rows, |B|]` out.
-        spare: `[2, |B|]` scratch for keys.
-        columns: `[2, |B|]` scratch for columns.
-        counts: `[BUCKETS]` uint32 scratch.
+    Least significant digit first, so equal keys stay in the order of their columns. `keys` and
+    `order` are `[rows, |B|]`; `spare` (keys), `columns`, both `[2, |B|]`, and `counts` are scratch.
     """
     length, width = keys.shape[1], 8 * keys.itemsize
     sign = keys.dtype.type(1) << keys.dtype.type(width - 1)

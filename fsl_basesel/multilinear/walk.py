@@ -33,8 +33,8 @@ def scratch(length: int, k: int) -> tuple[np.ndarray, ...]:
         np.empty((CHUNK + 1) * states),
         np.empty((length // CHUNK + 2) * states),
         np.empty(k * LANES),
-        np.zeros(length * LANES),
-        np.zeros(length * LANES),
+        np.empty(length * LANES),
+        np.empty(length * LANES),
     )
 
 
@@ -58,23 +58,10 @@ def walk(
 ) -> None:
     """Add the slopes of rows start..stop to `gradient` and their F_n to `sums`, for every point.
 
-    Args:
-        values: `[|N|, |B|]` similarities, each row falling.
-        order: `[|N|, |B|]` their columns.
-        floor: what a missing entry counts as.
-        points: `[S, |B|]` probabilities.
-        k: how many similarities count.
-        epsilon: probability of at most K entries at which a row is done. The error made by stopping
-            is below it times the range of f.
-        start: first row.
-        stop: row behind the last.
-        gradient: `[S, |B|]`, added to.
-        sums: `[S]`, added to.
-        p: scratch, like the rest; see `scratch`.
-        marks: scratch.
-        w: scratch.
-        x: scratch.
-        q: scratch.
+    `values` and `order` are those of `SortedRows`, `points` and `gradient` are `[S, |B|]`, `sums`
+    is `[S]`; `p` and what follows is `scratch`, whose unused lanes may hold anything. A row is done
+    where at most K entries are in with a probability below `epsilon`; the error made by stopping
+    there is below it times the range of f.
     """
     length, width = order.shape[1], (k + 1) * LANES
     for first in range(start, stop, LANES):

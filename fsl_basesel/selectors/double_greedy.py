@@ -110,34 +110,23 @@ def choose_device(problem: SelectionProblem, backend: str, device: str) -> tuple
     return backend, device
 
 
-def fractional(problem: SelectionProblem, steps: int = 20, backend: str = "auto") -> np.ndarray:
-    """The vector that x and y of Algorithm 4 meet in: `[|B|]`, summing to m over B_u, 0 on B_s.
-
-    Two slips of the printed algorithm are put right (1 and 2 in docs/paper.md): b is minus the
-    gradient at y, and y falls. Then y - x = 1 - t/T throughout, so y needs no state of its own.
-
-    Example:
-        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=2, k=1)
-        >>> fractional(problem).sum().round(9)
-        np.float64(2.0)
-    """
-    return fractional_batch([problem], steps, backend)[0]
-
-
 def fractional_batch(
     problems: Sequence[SelectionProblem],
     steps: int = 20,
     backend: str = "auto",
     device: str = "auto",
 ) -> np.ndarray:
-    """`fractional` of several problems on one matrix, `[S, |B|]`: one gradient call a step for all.
+    """The vectors that x and y of Algorithm 4 meet in: `[S, |B|]`, summing to m over B_u, 0 on B_s.
 
-    Args:
-        problems: Problems that differ in `m`, `lam`, `cost` and `mu` only, so that they share the
-            top-k part of the objective.
-        steps: T, how many steps the climb takes.
-        backend: Of the gradient.
-        device: See `choose_device`.
+    Two slips of the printed algorithm are put right (1 and 2 in docs/paper.md): b is minus the
+    gradient at y, and y falls. Then y - x = 1 - t/T throughout, so y needs no state of its own.
+
+    Problems differ in `m`, `lam`, `cost` and `mu` only, so that one gradient a step serves all.
+
+    Example:
+        >>> problem = SelectionProblem([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]], m=2, k=1)
+        >>> fractional_batch([problem]).sum().round(9)
+        np.float64(2.0)
     """
     checks.integer(steps, "steps", 1, None, "")
     backend, device = choose_device(problems[0], backend, device)
@@ -202,10 +191,8 @@ def rates(a: np.ndarray, b: np.ndarray, m: int) -> np.ndarray:
     (correction 6 in docs/paper.md). So l* is bracketed closely, and the rates of the two ends are
     blended to sum to m exactly: ties, also those that rounding hides, share what is left equally.
 
-    Args:
-        a: `[|B_u|]` gradient at x.
-        b: `[|B_u|]` minus the gradient at y; a + b >= 0 by submodularity, but for rounding.
-        m: what the rates must sum to, 0 to |B_u|.
+    `a` is the gradient at x and `b` minus that at y, `[|B_u|]` each; a + b >= 0 by submodularity,
+    but for rounding.
 
     Example:
         >>> rates(np.array([3.0, 1.0, 1.0, 0.0]), np.array([0.0, -1.0, -1.0, 0.0]), 2)

@@ -31,13 +31,8 @@ def value_and_gradient(
     Rows are copied to the GPU of `x` once. An `x` on the CPU is copied to the current GPU each time
     and the results back; else nothing waits for the device.
 
-    Memory on the device: the rows, and scratch of at most 128 MiB, or what a single row needs.
-
-    Args:
-        rows: sorted similarities.
-        x: `[S, |B|]` probabilities, float32 or float64.
-        k: how many similarities a novel class counts; at most 32, or any k >= |B|.
-        settings: sizes other than those of `calculate_settings`.
+    Memory on the device: the rows, and scratch of at most 128 MiB, or what a single row needs. `k`
+    is at most 32, unless |B| is.
     """
     if rows.n_novel == 0 or rows.n_candidates == 0 or x.shape[0] == 0:
         return x.new_full((x.shape[0],), rows.floor), torch.zeros_like(x)

@@ -81,12 +81,7 @@ def calculate_settings(
 ) -> Settings:
     """Sizes for a gradient of `n_samples` vectors over `n_rows` rows of `length` sorted elements.
 
-    Args:
-        n_samples: S.
-        n_rows: |N|.
-        length: |B|, elements of a row.
-        k: the top-K of the problem.
-        itemsize: bytes of a state, 4 or 8.
+    A state has `itemsize` bytes.
 
     Example:
         >>> settings = calculate_settings(2, 1000, 21000, k=5)

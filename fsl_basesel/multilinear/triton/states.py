@@ -42,14 +42,8 @@ def split_columns(b_tile, BLOCK: tl.constexpr, TILE: tl.constexpr):
 def load_columns(ptr, o_i, width, m_lane, BLOCK: tl.constexpr, TILE: tl.constexpr):
     """Elements `o_i .. o_i + TILE` of every lane as TILE columns.
 
-    Args:
-        ptr: `[BLOCK]` pointers to the lanes' rows.
-        o_i: `[BLOCK]` positions of the first element.
-        width: elements of a row, with its padding. A multiple of 16 (and so of TILE), so that the
-            compiler reads a lane's tile in 16-byte pieces.
-        m_lane: `[BLOCK]` lanes in use.
-        BLOCK: lanes of a program.
-        TILE: elements of a lane taken together.
+    `ptr` points to the lanes' rows. Their `width` is a multiple of 16 (and so of TILE), so that the
+    compiler reads a lane's tile in 16-byte pieces.
     """
     o_tile = o_i[:, None] + tl.arange(0, TILE)[None, :]
     m_tile = m_lane[:, None] & (o_tile < width)

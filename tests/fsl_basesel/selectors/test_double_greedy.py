@@ -10,8 +10,12 @@ from scipy.optimize import brentq
 
 from fsl_basesel import ContinuousDoubleGreedy, SelectionProblem, extension
 from fsl_basesel.errors import InputError
-from fsl_basesel.selectors.double_greedy import fractional, fractional_batch, rates
+from fsl_basesel.selectors.double_greedy import fractional_batch, rates
 from tests.fsl_basesel.enumeration import optimum, random_problem
+
+
+def fractional(problem: SelectionProblem, steps: int = 20) -> np.ndarray:
+    return fractional_batch([problem], steps)[0]
 
 
 @pytest.mark.parametrize("seed", range(12))
