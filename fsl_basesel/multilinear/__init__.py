@@ -66,8 +66,9 @@ def value_and_gradient(
         >>> round(float(value), 3), [round(g, 3) for g in gradient.tolist()]
         (0.525, [0.55, 0.25])
     """
-    floating = x.dtype.is_floating_point if is_tensor(x) else x.dtype.kind == "f"
-    real = floating and x.dtype.itemsize in (4, 8)
+    dtype: Any = x.dtype
+    floating = dtype.is_floating_point if is_tensor(x) else dtype.kind == "f"
+    real = floating and dtype.itemsize in (4, 8)
     if not real or x.ndim == 0 or x.shape[-1] != rows.n_candidates:
         raise InputError(
             f"Expected `x` to be float32 or float64 with a last dimension of {rows.n_candidates} "

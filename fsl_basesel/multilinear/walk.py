@@ -33,8 +33,8 @@ def scratch(length: int, k: int) -> tuple[np.ndarray, ...]:
         np.empty((CHUNK + 1) * states),
         np.empty((length // CHUNK + 2) * states),
         np.empty(k * LANES),
-        np.empty(length * LANES),
-        np.empty(length * LANES),
+        np.zeros(length * LANES),
+        np.zeros(length * LANES),
     )
 
 
@@ -59,9 +59,8 @@ def walk(
     """Add the slopes of rows start..stop to `gradient` and their F_n to `sums`, for every point.
 
     `values` and `order` are those of `SortedRows`, `points` and `gradient` are `[S, |B|]`, `sums`
-    is `[S]`; `p` and what follows is `scratch`, whose unused lanes may hold anything. A row is done
-    where at most K entries are in with a probability below `epsilon`; the error made by stopping
-    there is below it times the range of f.
+    is `[S]`; `p` and what follows is `scratch`. A row is done where at most K entries are in with a
+    probability below `epsilon`; the error made by stopping there is below it times the range of f.
     """
     length, width = order.shape[1], (k + 1) * LANES
     for first in range(start, stop, LANES):
