@@ -40,13 +40,8 @@ PATIENCE = timedelta(minutes=10)
 class Rows:
     """Which novel classes this process holds, and how sums over all of them are made.
 
-    Attributes:
-        start: The first one here; a multiple of `ROWS`.
-        stop: The one after the last one here.
-        rank: Number of this process.
-        size: How many processes there are.
-        group: Their group; None on one process, or for all processes there are.
-        key: Says which problem this is, the same on all processes.
+    They are those from `start`, a multiple of `ROWS`, to `stop`. `key` says which problem this is,
+    the same on all processes; a `group` of None is all processes there are.
     """
 
     start: int
@@ -55,11 +50,6 @@ class Rows:
     size: int = 1
     group: ProcessGroup | None = None
     key: str = ""
-
-    @classmethod
-    def here(cls, count: int) -> Rows:
-        """All rows on this process alone."""
-        return cls(0, count)
 
     @classmethod
     def spread(cls, count: int, group: ProcessGroup | None, key: str = "") -> Rows:
@@ -81,16 +71,13 @@ class Rows:
         return [slice(*block) for block in blocks(self.stop - self.start, ROWS)]
 
     def sum(self, blocks: np.ndarray) -> np.ndarray:
-        """The sum over all rows, given those of the blocks here, `[blocks, ...]`.
-
-        Every process adds its blocks to the sum of those before it and hands it on.
-        """
+        """The sum over all rows, given those of the blocks here, `[blocks, ...]`."""
         total = np.zeros(blocks.shape[1:])
         if self.size == 1:
             return reduce(np.add, blocks, total)
         import torch
 
-        with _reporting(self):
+        with _reporting(self):  # each process adds its blocks to the sum of those before it
             message = torch.from_numpy(total).to(self._device())
             if self.rank > 0:
                 _dist().recv(message, group=self.group, group_src=self.rank - 1)
@@ -123,11 +110,7 @@ class Rows:
         return values
 
     def agree(self, call: str, **details: object) -> None:
-        """Make sure that every process is about to do the same: `call` with printable `details`.
-
-        Raises:
-            InputError: On all processes, if one of them is about to do something else.
-        """
+        """Refuse, on all processes, if one of them is about to do something else than `call`."""
         if self.size == 1:
             return
         shown = {name: repr(value) for name, value in details.items()}

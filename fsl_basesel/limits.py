@@ -230,10 +230,6 @@ def _require_disjoint(problem: SelectionProblem) -> None:
 def _require_feasible(limits: Limits, available: np.ndarray, names: tuple[str, ...]) -> None:
     """Refuse limits that no choice keeps to, and say which ones contradict each other."""
     m, include = limits.m, limits.include
-    if len(include) > m:
-        raise InputError(
-            f"Expected `include` to name at most m = {m} classes but got {len(include)}."
-        )
     have = limits.counts(include)
     there = limits.counts(available)
     for g, label in enumerate(limits.labels):  # the last one has no limits

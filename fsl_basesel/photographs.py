@@ -196,7 +196,7 @@ class EmbeddingJob:
         found: dict[int, T] = {}
         with together():
             met = torch.distributed.is_available() and torch.distributed.is_initialized()
-            here = Rows.spread(0, None) if met else Rows.here(0)
+            here = Rows.spread(0, None) if met else Rows(0, 0)
             for number, rows in self._store.batches(here.rank, here.size):
                 found[number] = reduce(self._positions(number), rows)
             for positions, rows in self._batches(here.rank, here.size, found):

@@ -54,13 +54,10 @@ class Matrix:
     Attributes:
         by_candidate: `[|B|, novel classes here]`, read-only.
         rows: Which novel classes are here.
-        names: Of the candidates.
-        novel_names: Of all novel classes.
         centroids: Of candidates and novel classes, where the similarities come from them.
         space: In which a similarity with a name compares them.
         tensors: Whether they came as tensors, so that answers are tensors too.
         made_by: What made the centroids (backbone, preprocessing), where it is known.
-        kept: See `once`.
     """
 
     by_candidate: np.ndarray
@@ -88,7 +85,7 @@ class Matrix:
         base, novel = by_candidate.shape
         return cls(
             by_candidate,
-            Rows.here(novel),
+            Rows(0, novel),
             checks.class_names(names, base, "names", "candidate"),
             checks.class_names(novel_names, novel, "novel_names", "novel class"),
             tensors=is_tensor(similarity),
@@ -313,7 +310,7 @@ class SelectionProblem:
                 f"{base.shape[1]} and {target.shape[1]}; take both from one backbone."
             )
         target_names = checks.class_names(novel_names, len(target), "novel_names", "novel class")
-        rows = Rows.here(len(target))
+        rows = Rows(0, len(target))
         if spread is not False:
             group = None if spread is True else spread
             rows = Rows.spread(
@@ -461,9 +458,6 @@ class SelectionProblem:
 
         Only terms of the sets that are compared count: the price of a class that is in none of
         them says nothing about their difference.
-
-        Args:
-            sets: Chosen columns; B_s is in each of them.
         """
         prices = np.abs(self.modular)
         terms = max(float(prices[np.asarray(chosen, np.int64)].sum()) for chosen in sets)
@@ -487,6 +481,14 @@ class SelectionProblem:
     def state_of(self, members: np.ndarray, more: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The top-k state (see `fsl_basesel.topk`) of `members`, by `more` entries deeper."""
         return topk.state_of(self.by_candidate, members, self.depth + more, self.floor)
+
+    def with_selected(self, chosen: Sequence[int] | np.ndarray) -> np.ndarray:
+        """B_s and the columns `chosen`."""
+        return np.concatenate([np.array(self.selected, np.int64), np.asarray(chosen, np.int64)])
+
+    def losses(self, value: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """`[|B|]`: what all top-k sums lose without each column, from a state of k + 1."""
+        return self.rows.sum(topk.losses(value, index, self.row_weights, self.n_candidates))
 
     def gains(self, indices: Iterable[int]) -> Any:
         """h(u | U) for every column u, float64 `[|B|]`; -inf for columns that are already in."""
@@ -561,7 +563,7 @@ class SelectionProblem:
                 f"({self.names[min(both)]!r}); B_s counts as in without being named."
             )
         self.agree(f"problem.{call}", indices=chosen)
-        return np.array(self.selected + chosen, np.int64)
+        return self.with_selected(chosen)
 
     def require_allowed(self, indices: Sequence[int]) -> None:
         """Refuse a choice that the number of classes or the limits do not allow."""

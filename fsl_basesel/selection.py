@@ -191,6 +191,8 @@ class Selection:
         floor = self.hyperparameters.get("floor", 0.0)
         if self.upper_bound is None or self.upper_bound <= floor:
             return None
+        if self.gap == 0.0:
+            return 1.0  # but for rounding
         return (self.value - floor) / (self.upper_bound - floor)
 
     def explain(self) -> Explanation:
@@ -330,16 +332,15 @@ def _explanation(fields: dict[str, Any]) -> Explanation:
 
 def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
     """Work out the explanation of a choice given in order."""
-    start, added = np.array(problem.selected, np.int64), np.array(indices, np.int64)
-    value, index = problem.state_of(start, more=1)
+    added = np.array(indices, np.int64)
+    value, index = problem.state_of(problem.with_selected([]), more=1)
     local = np.empty((len(problem.rows.blocks), len(indices)))
     for at in range(len(indices)):
         local[:, at : at + 1] = problem.excess(value[:, -2], added[at : at + 1])
         topk.insert(problem.by_candidate, added[at : at + 1], value, index)
     excess = problem.rows.sum(local)
     adds_from = _adds_from(problem, added, excess)
-    lost = topk.losses(value, index, problem.row_weights, problem.n_candidates)
-    total = problem.rows.sum(lost)
+    total = problem.losses(value, index)
     value, index = problem.rows.all(value), problem.rows.all(index)
     serves = _served_by(value, index, problem.depth)
     chosen = tuple(
@@ -358,12 +359,10 @@ def explain(problem: SelectionProblem, indices: list[int]) -> Explanation:
 
 def _adds_from(problem: SelectionProblem, added: np.ndarray, excess: np.ndarray) -> np.ndarray:
     """`ChosenClass.adds_from` of each class; infinite where no K is large enough."""
-    start = len(problem.selected)
-    base = np.concatenate([np.array(problem.selected, np.int64), added])
     counted = problem.row_weights > 0.0
     least = np.full(len(added), float(problem.k))
     for at in np.flatnonzero(excess == 0.0):
-        before = base[: start + at]
+        before = problem.with_selected(added[:at])
         least[at] = _least_k(problem.by_candidate, added[at], before, counted, problem.floor)
     return np.min(problem.rows.gather(least), axis=0)
 
@@ -397,9 +396,8 @@ def _served_by(value: np.ndarray, index: np.ndarray, k: int) -> dict[int, list[i
 def _novel_rows(
     problem: SelectionProblem, indices: list[int], value: np.ndarray, index: np.ndarray
 ) -> tuple[ServedClass, ...]:
-    start = np.array(problem.selected, np.int64)
-    before = problem.ratio_of(start).tolist()
-    after = problem.ratio_of(np.concatenate([start, np.array(indices, np.int64)])).tolist()
+    before = problem.ratio_of(problem.with_selected([])).tolist()
+    after = problem.ratio_of(problem.with_selected(indices)).tolist()
     return tuple(
         ServedClass(
             name=problem.novel_names[n],

@@ -179,13 +179,9 @@ class Space:
     def unit(
         self, rows: np.ndarray, argument: str, names: Sequence[str], offset: int = 0
     ) -> np.ndarray:
-        """Centroids there, at unit length.
+        """Centroids there, at unit length; `argument` is "candidates" or "novel".
 
-        Args:
-            rows: `[n, d]` centroids.
-            argument: Which ones, "candidates" or "novel".
-            names: Of their classes, for error messages.
-            offset: Of the first one among all, for error messages.
+        `names` and `offset` (of the first row among all) are for error messages.
         """
         centre = self.centre if argument == "candidates" else self.novel_centre
         if centre is None:
@@ -325,26 +321,16 @@ def similarity_columns(
     them too.
     """
     columns = np.empty((len(candidates), len(novel)), np.result_type(candidates, novel))
-    if isinstance(similarity, Space):
-        _fill(columns, candidates, novel, names, novel_names, similarity)
+    if not isinstance(similarity, Space):
+        # Blocks of unequal size first, so that |N| = |B| does not hide a transposed result.
+        few = candidates[:3]
+        _checked(similarity, few, novel[: 2 if len(few) != 2 else 1])
+        for start, stop in blocks(len(candidates), BLOCK):
+            report("similarities", start, len(candidates))
+            columns[start:stop] = _checked(similarity, candidates[start:stop], novel).T
         return columns
-    # Blocks of unequal size first, so that |N| = |B| does not hide a transposed result.
-    few = candidates[:3]
-    _checked(similarity, few, novel[: 2 if len(few) != 2 else 1])
-    for start, stop in blocks(len(candidates), BLOCK):
-        report("similarities", start, len(candidates))
-        columns[start:stop] = _checked(similarity, candidates[start:stop], novel).T
-    return columns
+    space = similarity
 
-
-def _fill(
-    columns: np.ndarray,
-    candidates: np.ndarray,
-    novel: np.ndarray,
-    names: Sequence[str],
-    novel_names: Sequence[str],
-    space: Space,
-) -> None:
     def work(start: int, stop: int) -> None:
         report("similarities", start, len(candidates))
         unit = space.unit(candidates[start:stop], "candidates", names[start:stop], start)
@@ -361,6 +347,7 @@ def _fill(
         with one_blas_thread():
             target = space.unit(novel, "novel", novel_names)
             map_blocks(work, len(candidates), ROWS)
+    return columns
 
 
 def _checked(similarity: SimilarityFunction, block: np.ndarray, novel: np.ndarray) -> np.ndarray:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import fsl_basesel as fb
-from fsl_basesel.cli import output
+from fsl_basesel.cli import output, screen
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs, defaults
 
 if TYPE_CHECKING:
-    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selection import Selection
 
@@ -72,9 +71,7 @@ def run(args: argparse.Namespace) -> int:
         ],
     }
 
-    def table(console: PlainConsole) -> None:
-        from fsl_basesel.cli import screen
-
+    def table(console: screen.PlainConsole) -> None:
         screen.print_comparison(console, problem, selections)
         screen.print_controls(console, best.value, best.upper_bound, found)
         output.note([*doubts(problem, best, found[0], inputs.trained), *defaults(args)])

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsl_basesel.cli import output, reproduce
+from fsl_basesel.cli.screen import PlainConsole, new_table, print_chosen, print_novel
 
 if TYPE_CHECKING:
-    from fsl_basesel.cli.screen import PlainConsole
     from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
     from lightning_modules.experiments.plan import Experiment, TableRow
     from lightning_modules.experiments.store import ResultStore
@@ -51,22 +51,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, compare, cold start, explain, report."""
-    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.data.glyphs import glyph_codes
     from lightning_modules.experiments import plan
     from lightning_modules.experiments.store import ResultStore
     from lightning_modules.experiments.trial import cold_start_run
 
     start = time.perf_counter()
-    screen = PlainConsole()
+    console = PlainConsole()
     experiment = reproduce.load_only(args.config, args.domain, repeats=args.repeats)
     folder = Path(args.out_dir) / args.domain
     store = ResultStore(folder)
     rows = experiment.rows()
     trials = plan.each_trial(rows)
     first = trials[0]
-    screen.print(experiment.title, style="bold")
-    screen.print(
+    console.print(experiment.title, style="bold")
+    console.print(
         f"{len(trials)} networks to train for {len(experiment.methods)} methods and "
         f"{experiment.repeats} repeats ({args.domain}), then a cold start. Each repeat has "
         "classes, a first model and test images of its own, shared by all methods.\n"
@@ -74,26 +73,25 @@ def run(args: argparse.Namespace) -> int:
     glyph_codes()  # on a new machine this draws the characters; once, and not in every process
     failures = reproduce.work(rows, store, args.jobs)
     if failures:
-        return reproduce.finish(experiment, rows, store, failures, screen)
-    _print_comparison(screen, experiment, rows, store)
+        return reproduce.finish(experiment, rows, store, failures, console)
+    _print_comparison(console, experiment, rows, store)
     schedule = (*(size for size in SCHEDULE if size < first.m), first.m)
     with output.working(f"Cold start {'-'.join(map(str, schedule))}"):
         staged = replace(first, schedule=schedule, method="auto", k=3, lam=0.0, similarity="cosine")
         stages = cold_start_run(staged, folder)
-    _print_stages(screen, *stages)
-    _print_reasons(screen, folder / f"selection-stage-{len(schedule)}.json")
+    _print_stages(console, *stages)
+    _print_reasons(console, folder / f"selection-stage-{len(schedule)}.json")
     page = _report(experiment, rows, store, folder)
     seconds = time.perf_counter() - start
     words = f"\nReport: {page}   ({seconds / 60:.1f} minutes)"
-    screen.print(words, style="bold", soft_wrap=True)
+    console.print(words, style="bold", soft_wrap=True)
     return 0
 
 
 def _print_comparison(
-    screen: PlainConsole, experiment: Experiment, rows: list[TableRow], store: ResultStore
+    console: PlainConsole, experiment: Experiment, rows: list[TableRow], store: ResultStore
 ) -> None:
     """Accuracy of each method, its paired difference, and how good its selections provably are."""
-    from fsl_basesel.cli.screen import new_table
     from fsl_basesel.report.paired import points, summarise
     from lightning_modules.experiments.result_tables import result_rows
 
@@ -114,8 +112,8 @@ def _print_comparison(
         gaps = [row["gap"] for row in results if row["label"] == label and row["gap"] is not None]
         cells.append(f"{100 * (1 - max(gaps)):.3f} %" if gaps else "")
         table.add_row(label, *cells)
-    screen.print(table)
-    screen.print(
+    console.print(table)
+    console.print(
         f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
         f"{rows[0].trial.data['init_args']['novel_classes']} novel classes by nearest centroid, "
         f"mean of {experiment.repeats} repeats with 95 % intervals, differences paired. The last "
@@ -127,13 +125,12 @@ def _print_comparison(
 
 
 def _print_stages(
-    screen: PlainConsole, selection: ColdStartSelection, evaluation: NovelEvaluation
+    console: PlainConsole, selection: ColdStartSelection, evaluation: NovelEvaluation
 ) -> None:
     """The cold start, stage by stage."""
-    from fsl_basesel.cli.screen import new_table
     from lightning_modules.experiments.result_tables import HEADS
 
-    screen.print("Cold start: every stage is chosen with the model of the stage before")
+    console.print("Cold start: every stage is chosen with the model of the stage before")
     heads = dict.fromkeys(row["head"] for row in evaluation.rows)
     titles = [f"{HEADS.get(name, name)}, %" for name in heads]
     table = new_table("stage", "classes", "h", "optimal to", *titles)
@@ -148,19 +145,18 @@ def _print_stages(
             f"{100 * (1 - float(gap or 0)):.3f} %" if known else "",
             *(f"{100 * row['accuracy']:.1f} ± {100 * row['ci95']:.1f}" for row in mine),
         )
-    screen.print(table)
+    console.print(table)
 
 
-def _print_reasons(screen: PlainConsole, path: Path, count: int = 3) -> None:
+def _print_reasons(console: PlainConsole, path: Path, count: int = 3) -> None:
     """Some of the classes chosen last, and what some novel classes got."""
-    from fsl_basesel.cli.screen import print_chosen, print_novel
     from fsl_basesel.selection import Selection
 
     selection = Selection.load(path)
-    screen.print("Why these classes?", style="bold")
-    print_chosen(screen, selection, count)
-    screen.print("What do the novel classes get?", style="bold")
-    print_novel(screen, selection.explain().novel[:count])
+    console.print("Why these classes?", style="bold")
+    print_chosen(console, selection, count)
+    console.print("What do the novel classes get?", style="bold")
+    print_novel(console, selection.explain().novel[:count])
 
 
 def _report(experiment: Experiment, rows: list[TableRow], store: ResultStore, folder: Path) -> Path:

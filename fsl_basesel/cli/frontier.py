@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import fsl_basesel as fb
 from fsl_basesel.cli import output
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs
+from fsl_basesel.cli.screen import PlainConsole, new_table, percent
 
 if TYPE_CHECKING:
-    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.selection import Selection
 
@@ -80,9 +80,6 @@ def print_rows(
     console: PlainConsole, problem: SelectionProblem, rows: Mapping[float, Selection], title: str
 ) -> None:
     """A line for each limit."""
-    from fsl_basesel.cli.screen import new_table
-    from fsl_basesel.report.paired import percent
-
     console.print(
         f"{len(problem.unselected)} candidates for {problem.n_novel} novel classes, k = {problem.k}"
     )

@@ -13,10 +13,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import progress
+
+from fsl_basesel.cli.screen import PlainConsole
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
-    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.report.run import Run
 
 FORMATS = ("json", "csv")
@@ -122,7 +124,6 @@ def deliver(
     The table ends with a line about each file. `others` yields those of further files, which may
     be written while it is iterated: `--out` is safe by then. Of several processes the first writes.
     """
-    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.distributed import is_first
 
     written = []
@@ -164,16 +165,12 @@ def note(lines: Iterable[str]) -> None:
 def working(task: str) -> Iterator[None]:
     """Show on stderr, if it is a terminal, what is under way, how far it is and for how long."""
     from fsl_basesel.distributed import is_first
+    from fsl_basesel.progress import listening
 
     # Asked of the stream: FORCE_COLOR makes no terminal of a file.
     if not sys.stderr.isatty() or not is_first():
         yield
         return
-    from rich import progress
-
-    from fsl_basesel.cli.screen import PlainConsole
-    from fsl_basesel.progress import listening
-
     columns = (
         progress.SpinnerColumn(),
         progress.TextColumn("{task.description}", markup=False),

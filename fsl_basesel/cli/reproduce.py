@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsl_basesel.cli import EXIT_FAILED, output
+from fsl_basesel.cli.screen import PlainConsole
 
 if TYPE_CHECKING:
-    from fsl_basesel.cli.screen import PlainConsole
     from lightning_modules.experiments.plan import Experiment, TableRow
     from lightning_modules.experiments.runner import TrialOutcome
     from lightning_modules.experiments.store import ResultStore
@@ -52,13 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what has no result yet, then write and print the tables."""
-    from fsl_basesel.cli.screen import PlainConsole
     from lightning_modules.experiments import plan
     from lightning_modules.experiments.store import ResultStore
 
-    screen = PlainConsole()
+    console = PlainConsole()
     if args.list or args.name is None:
-        _print_list(screen)
+        _print_list(console)
         return 0
     experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
     rows = experiment.rows()
@@ -70,13 +69,13 @@ def run(args: argparse.Namespace) -> int:
     if args.rows is not None and Path(args.rows).exists():
         store.take_up(args.rows, trials)
     done = sum(store.load(trial) is not None for trial in trials)
-    screen.print(f"{experiment.title}: {len(trials)} networks, {done} there already.")
+    console.print(f"{experiment.title}: {len(trials)} networks, {done} there already.")
     if args.dry_run:
         return 0
     failures = work(rows, store, args.jobs)
     if args.rows is not None:
         store.keep(args.rows, trials)
-    return finish(experiment, rows, store, failures, screen)
+    return finish(experiment, rows, store, failures, console)
 
 
 def load_only(
@@ -93,13 +92,13 @@ def load_only(
     return dataclasses.replace(experiment, datasets=wanted)
 
 
-def _print_list(screen: PlainConsole) -> None:
+def _print_list(console: PlainConsole) -> None:
     from lightning_modules.experiments import plan
 
     for name in plan.names():
         experiment = plan.load(name, ".")
         count = len(plan.each_trial(experiment.rows()))
-        screen.print(f"{name:<28}{count:>6} networks  {experiment.title}", soft_wrap=True)
+        console.print(f"{name:<28}{count:>6} networks  {experiment.title}", soft_wrap=True)
 
 
 def work(rows: list[TableRow], store: ResultStore, jobs: int) -> list[TrialOutcome]:
@@ -128,16 +127,16 @@ def finish(
     rows: list[TableRow],
     store: ResultStore,
     failures: list[TrialOutcome],
-    screen: PlainConsole,
+    console: PlainConsole,
 ) -> int:
     """Write and print what there is; the exit code."""
     from lightning_modules.experiments.products import write_products
 
     with output.working("Tables and figures"):
         text, written = write_products(experiment, rows, store)
-    screen.print(text, soft_wrap=True)
+    console.print(text, soft_wrap=True)
     for path in written:
-        screen.print(f"Saved {path}", style="dim", soft_wrap=True)
+        console.print(f"Saved {path}", style="dim", soft_wrap=True)
     if not failures:
         return 0
     again = "the same command tries them again"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fsl_basesel.controls import POOL, RANDOM, Control, standing
-from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.report.paired import percent
-from fsl_basesel.selection import Selection, ServedClass
+if TYPE_CHECKING:
+    from fsl_basesel.controls import Control
+    from fsl_basesel.problem import SelectionProblem
+    from fsl_basesel.selection import Selection, ServedClass
 
 
 class PlainConsole(Console):
@@ -37,6 +39,26 @@ def new_table(*headings: str, left: Sequence[str] = ()) -> Table:
 def seconds(duration: float) -> str:
     """A duration in seconds or milliseconds."""
     return f"{duration:.2f} s" if duration >= 0.1 else f"{1000 * duration:.1f} ms"
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent, with as many digits as tell it from 0 and from 1.
+
+    Example:
+        >>> percent(0.99987), percent(0.00002), percent(0.5), percent(0.0), percent(None)
+        ('99.987 %', '0.0020 %', '50.00 %', '0 %', '-')
+        >>> percent(1e-9), percent(1 - 1e-9)
+        ('< 0.0001 %', '> 99.9999 %')
+    """
+    if share is None:
+        return "-"
+    if share in (0, 1):
+        return f"{share:.0%}".replace("%", " %")
+    edge = min(abs(share), abs(1 - share))
+    if edge < 1e-6:
+        return "> 99.9999 %" if share > 0.5 else "< 0.0001 %"
+    digits = min(4, max(2, math.ceil(-math.log10(edge)) - 1))
+    return f"{share:.{digits}%}".replace("%", " %")
 
 
 def describe(problem: SelectionProblem) -> str:
@@ -83,6 +105,8 @@ def print_controls(
     console: Console, value: float, upper_bound: float | None, found: Sequence[Control]
 ) -> None:
     """What sets reach that look at no similarity, and how far from them the choice is."""
+    from fsl_basesel.controls import POOL, RANDOM, standing
+
     for one in found:
         if one.kind == POOL:
             _fact(console, "pool", f"{one.best:.6f}  all {one.size} classes of the pool")

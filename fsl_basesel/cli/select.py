@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fsl_basesel as fb
-from fsl_basesel.cli import output
+from fsl_basesel.cli import output, screen
 from fsl_basesel.cli.problems import (
     FILES,
     Inputs,
@@ -24,7 +24,6 @@ from fsl_basesel.cli.problems import (
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
-    from fsl_basesel.cli.screen import PlainConsole
     from fsl_basesel.photographs import EmbeddingJob
     from fsl_basesel.selection import Selection
     from fsl_basesel.selectors.base import Selector
@@ -113,10 +112,9 @@ def links_and_report(
 
 
 def print_table(
-    console: PlainConsole, args: argparse.Namespace, inputs: Inputs, selection: Selection
+    console: screen.PlainConsole, args: argparse.Namespace, inputs: Inputs, selection: Selection
 ) -> None:
     """The facts, what they are worth, and the chosen classes."""
-    from fsl_basesel.cli import screen
     from fsl_basesel.controls import controls, doubts
 
     screen.print_facts(console, inputs.problem, selection)
@@ -174,7 +172,6 @@ def _check(args: argparse.Namespace) -> None:
 
 def print_estimates(jobs: dict[str, EmbeddingJob]) -> None:
     """What embedding the folders would take."""
-    from fsl_basesel.cli import screen
     from fsl_basesel.memory import gigabytes
 
     if not jobs:

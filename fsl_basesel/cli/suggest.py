@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsl_basesel.cli import output
+from fsl_basesel.cli.screen import PlainConsole, new_table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fsl_basesel.study import ClassRegression, Suggestion
 
 EXAMPLES = """\
@@ -76,11 +75,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def print_suggestion(screen: Console, suggestion: Suggestion) -> None:
+def print_suggestion(console: PlainConsole, suggestion: Suggestion) -> None:
     """A line for every K, then the suggestion in words."""
-    from fsl_basesel.cli.screen import new_table
-
-    screen.print(
+    console.print(
         f"{suggestion.sets} base sets, {suggestion.novel} novel classes; accuracy = "
         "β1 x1 + β2 x2 + α"
     )
@@ -88,10 +85,10 @@ def print_suggestion(screen: Console, suggestion: Suggestion) -> None:
     table = new_table(*heading)
     for row in rows:
         table.add_row(*row, style="bold" if row[0] == str(suggestion.k) else "")
-    screen.print(table)
-    screen.print(f"{LEGEND}\n", style="dim")
+    console.print(table)
+    console.print(f"{LEGEND}\n", style="dim")
     for sentence in (*sentences(suggestion), *(f"note: {note}." for note in suggestion.notes)):
-        screen.print(sentence)
+        console.print(sentence)
 
 
 def profile_table(suggestion: Suggestion) -> list[list[str]]:

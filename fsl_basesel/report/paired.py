@@ -91,26 +91,6 @@ def points(estimate: Estimate | None, sign: bool = False, digits: int = 2) -> st
     return f"{mean} ± {100 * estimate.half_width:.{digits}f}"
 
 
-def percent(share: float | None) -> str:
-    """A share in per cent, with as many digits as tell it from 0 and from 1.
-
-    Example:
-        >>> percent(0.99987), percent(0.00002), percent(0.5), percent(0.0), percent(None)
-        ('99.987 %', '0.0020 %', '50.00 %', '0 %', '-')
-        >>> percent(1e-9), percent(1 - 1e-9)
-        ('< 0.0001 %', '> 99.9999 %')
-    """
-    if share is None:
-        return "-"
-    if share in (0, 1):
-        return f"{share:.0%}".replace("%", " %")
-    edge = min(abs(share), abs(1 - share))
-    if edge < 1e-6:
-        return "> 99.9999 %" if share > 0.5 else "< 0.0001 %"
-    digits = min(4, max(2, math.ceil(-math.log10(edge)) - 1))
-    return f"{share:.{digits}%}".replace("%", " %")
-
-
 def paired_difference(ours: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate | None:
     """Mean difference of values by seed, on common seeds; None without a common seed.
 

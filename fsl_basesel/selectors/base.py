@@ -10,7 +10,6 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from fsl_basesel import topk
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
@@ -196,17 +195,6 @@ def space_of_centroids(problem: SelectionProblem, method: str) -> tuple[Space, n
     names = [problem.names[u] for u in free]
     with one_blas_thread():
         return space, space.unit(problem.centroids[0][free], "candidates", names)
-
-
-def with_selected(problem: SelectionProblem, chosen: np.ndarray | list[int]) -> np.ndarray:
-    """B_s and the columns `chosen`."""
-    return np.concatenate([np.array(problem.selected, np.int64), np.asarray(chosen, np.int64)])
-
-
-def losses(problem: SelectionProblem, value: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """`[|B|]`: what the top-k sums of all rows lose without each column, from a state of k + 1."""
-    here = topk.losses(value, index, problem.row_weights, problem.n_candidates)
-    return problem.rows.sum(here)
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from fsl_basesel import checks, topk
 from fsl_basesel.limits import SLACK, Limits
 from fsl_basesel.problem import ROUNDING, SelectionProblem
 from fsl_basesel.progress import report
-from fsl_basesel.selectors.base import Choice, Selector, largest, with_selected
+from fsl_basesel.selectors.base import Choice, Selector, largest
 from fsl_basesel.selectors.greedy import fill, greedy, greedy_order, replace_unused
 from fsl_basesel.selectors.swap import improve_by_swaps
 
@@ -208,7 +208,7 @@ class _Search:
 
     def _root(self) -> Node:
         problem, limits = self.problem, self.limits
-        value, _ = problem.state_of(with_selected(problem, self.best_set))
+        value, _ = problem.state_of(problem.with_selected(self.best_set))
         kth = value[:, -1]
         prices = [0.0]
         if limits.has_budget:
@@ -239,7 +239,7 @@ class _Search:
 
     def _evaluate(self, node: Node, thresholds: np.ndarray, price: float) -> Point:
         problem, limits = self.problem, self.limits
-        fixed = with_selected(problem, node.inside)
+        fixed = problem.with_selected(node.inside)
         gains, mean = problem.gains_and_mean(thresholds, np.concatenate([node.free, fixed]))
         scores, inside = gains[: len(node.free)], gains[len(node.free) :]
         if limits.has_budget:
@@ -314,7 +314,7 @@ class _Search:
                 if length < 1e-4:
                     return step + 1
                 continue
-            members = with_selected(problem, chosen)
+            members = problem.with_selected(chosen)
             above = topk.count_above(problem.by_candidate, members, thresholds)
             gradient = problem.row_weights * (problem.k - above) / problem.scale
             price_gradient = 0.0
@@ -403,7 +403,7 @@ class _Search:
             self.best_value, self.best_set = value, found
 
     def _value(self, chosen: np.ndarray) -> float:
-        return self.problem.value_of(with_selected(self.problem, chosen))
+        return self.problem.value_of(self.problem.with_selected(chosen))
 
 
 def exchange_losses(

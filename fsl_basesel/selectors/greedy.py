@@ -17,7 +17,7 @@ import numpy as np
 from fsl_basesel import topk
 from fsl_basesel.limits import Remaining
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.base import Choice, Selector, with_selected
+from fsl_basesel.selectors.base import Choice, Selector
 
 FEWEST, MOST = 8, 64  # old gains that are computed afresh at once
 
@@ -75,7 +75,7 @@ def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) 
     if per_cost:  # what is free comes first
         least = limits.cost[limits.cost > 0.0].min(initial=1.0)
         price = np.where(limits.cost > 0.0, limits.cost, 1e-3 * least)
-    state = problem.state_of(with_selected(problem, chosen))
+    state = problem.state_of(problem.with_selected(chosen))
     picks = _picks(problem, state, candidates, count, 0.0, room, price)
     while room.needs.any():
         needed = (room.needs > 0)[limits.group[candidates]]
@@ -86,7 +86,7 @@ def fill(problem: SelectionProblem, chosen: np.ndarray, per_cost: bool = False) 
 
 def better(problem: SelectionProblem, *sets: np.ndarray) -> np.ndarray:
     """The first of the sets with the largest value."""
-    return max(sets, key=lambda chosen: problem.value_of(with_selected(problem, chosen)))
+    return max(sets, key=lambda chosen: problem.value_of(problem.with_selected(chosen)))
 
 
 def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
@@ -108,7 +108,7 @@ def replace_unused(problem: SelectionProblem, members: np.ndarray) -> np.ndarray
     chosen = np.asarray(members, np.int64)
     if gain_threshold(problem) < 0.0 or problem.limits is not None:
         return chosen
-    _, index = problem.state_of(with_selected(problem, chosen))
+    _, index = problem.state_of(problem.with_selected(chosen))
     used = np.sort(chosen[is_used(problem, index)[chosen]])
     if len(used) == len(chosen):
         return chosen
@@ -141,7 +141,7 @@ def _extend(
     `start` is in before the first pick, besides B_s; `candidates` are ascending and not yet in.
     """
     columns, threshold = problem.by_candidate, gain_threshold(problem)
-    members = with_selected(problem, start)
+    members = problem.with_selected(start)
     state = problem.state_of(members)
     picks = _picks(problem, state, candidates, count, threshold, room)
     left = np.setdiff1d(candidates, picks, assume_unique=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fsl_basesel import topk
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.base import Choice, Selector, largest, losses, with_selected
+from fsl_basesel.selectors.base import Choice, Selector, largest
 from fsl_basesel.selectors.greedy import greedy_order
 
 
@@ -34,7 +34,7 @@ class RandomGreedy(Selector):
 
 def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]:
     free, m = problem.unselected, problem.m
-    value, index = problem.state_of(with_selected(problem, []))
+    value, index = problem.state_of(problem.with_selected([]))
     gains = problem.gains_over(value[:, -1], free)
     picks: list[int] = []
     while len(picks) < m:
@@ -56,12 +56,12 @@ def _add(problem: SelectionProblem, generator: np.random.Generator) -> list[int]
 
 def _drop(problem: SelectionProblem, generator: np.random.Generator) -> np.ndarray:
     free = problem.unselected
-    value, index = problem.state_of(with_selected(problem, free), more=1)
+    value, index = problem.state_of(problem.with_selected(free), more=1)
     count = len(free) - problem.m
     for _ in range(count):
-        loss = losses(problem, value, index)[free] / problem.scale
+        loss = problem.losses(value, index)[free] / problem.scale
         at = int(generator.choice(largest(problem.modular[free] - loss, count)))
         out, free = int(free[at]), np.delete(free, at)
-        left = with_selected(problem, free)
+        left = problem.with_selected(free)
         topk.remove(problem.by_candidate, out, left, value, index, problem.floor)
     return free

@@ -13,7 +13,7 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.limits import SLACK, Limits
 from fsl_basesel.parallel import ROWS
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.selectors.base import Choice, Selector, losses, with_selected
+from fsl_basesel.selectors.base import Choice, Selector
 from fsl_basesel.selectors.greedy import GreedyOnTarget, better, fill, greedy_order, is_used
 
 # An exchange must gain more than rounding could fake, relative to the terms that it changes.
@@ -83,8 +83,8 @@ def _add_drop_exchange(
     for _ in range(min(max_passes, ROUNDS)):
         before = set(chosen.tolist())
         chosen = _exchange(problem, chosen, max_passes)
-        value, index = problem.state_of(with_selected(problem, chosen), more=1)
-        loss = losses(problem, value, index)[chosen] / problem.scale - problem.modular[chosen]
+        value, index = problem.state_of(problem.with_selected(chosen), more=1)
+        loss = problem.losses(value, index)[chosen] / problem.scale - problem.modular[chosen]
         group = limits.group[chosen]
         spare = (limits.counts(chosen) > limits.least)[group] & ~np.isin(chosen, limits.include)
         # What loses nothing is dropped too if it costs something: the money may buy a gain.
@@ -108,7 +108,7 @@ def _exchange(problem: SelectionProblem, chosen: np.ndarray, max_passes: int) ->
     leaving gains most. A full round without an exchange proves that no single one helps.
     """
     chosen, modular = chosen.copy(), problem.modular
-    members = with_selected(problem, chosen)
+    members = problem.with_selected(chosen)
     value, index = problem.state_of(members, more=1)
     outside = np.setdiff1d(problem.unselected, chosen)
     best = problem.gains_over(value[:, -2], outside) + modular[outside]
@@ -116,7 +116,7 @@ def _exchange(problem: SelectionProblem, chosen: np.ndarray, max_passes: int) ->
     tolerance = TOLERANCE * max(1e-300, float(best.max(initial=0.0)), abs(top))  # without prices
     where = np.full(problem.n_candidates, len(chosen))  # columns of B_s never leave
     where[chosen] = np.arange(len(chosen))
-    lost = losses(problem, value, index)
+    lost = problem.losses(value, index)
     idle = visits = 0
     at_once = FEWEST
     while idle < len(outside) and visits < max_passes * len(outside):
@@ -141,10 +141,10 @@ def _exchange(problem: SelectionProblem, chosen: np.ndarray, max_passes: int) ->
         into, leaving = int(block[first]), int(chosen[out])
         chosen[out], outside[at + first] = into, leaving
         where[leaving], where[into] = len(chosen), out
-        members = with_selected(problem, chosen)
+        members = problem.with_selected(chosen)
         topk.insert(problem.by_candidate, [into], value, index)
         topk.remove(problem.by_candidate, leaving, members, value, index, problem.floor)
-        lost = losses(problem, value, index)
+        lost = problem.losses(value, index)
         visits += first + 1
         idle, at_once = 0, FEWEST
     return chosen

@@ -101,7 +101,7 @@ def problem_of(**settings: object) -> fb.SelectionProblem:
         ({"exclude": [1], "include": [1]}, "`include` and `exclude` to name different classes"),
         ({"exclude": [1], "selected": [1]}, "`exclude` and `selected` to name different"),
         ({"include": [1], "selected": [1]}, r"got 1 \('1'\) in both: it is already in"),
-        ({"include": [1, 2, 3, 4]}, "`include` to name at most m = 3 classes but got 4"),
+        ({"include": [1, 2, 3, 4]}, "m to be at least 4, the classes that `include`"),
         ({"at_most": 1}, "Expected `groups` with `at_most`"),
         ({"groups": "aab"}, "`groups` to be 8 labels, one for each candidate, but got 3"),
         ({"groups": list("aaaabbbb"), "at_most": {"c": 1}}, "groups among a, b but got 'c'"),

@@ -78,6 +78,8 @@ def test_a_share_is_counted_from_the_floor_and_needs_a_bound_above_it() -> None:
     assert selection.value < 0
     assert selection.share_of_bound == pytest.approx(1.0)
     assert selection.gap == pytest.approx(0.0)
+    proven = selection.certified(selection.value + 1e-14)
+    assert (proven.share_of_bound, proven.gap) == (1.0, 0.0)
     nothing = fb.select(fb.SelectionProblem([[0.0, 0.0]], m=1, k=1))
     assert nothing.share_of_bound is None
     bare = fb.select(problem, "random", certify=False)

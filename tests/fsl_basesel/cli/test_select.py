@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
+from fsl_basesel.cli.screen import percent
 from fsl_basesel.files.classes import read_classes
-from fsl_basesel.report.paired import percent
 
 from .conftest import POOL_NAMES, TASK_NAMES
 
