@@ -66,17 +66,13 @@ class Preprocessing:
 
     def __call__(self, picture: Image.Image) -> Tensor:
         """`[channels, size, size]` of a picture."""
+        from torchvision.transforms import InterpolationMode
+        from torchvision.transforms import functional as pictures
+
         picture = upright(picture, "L" if self.channels == 1 else "RGB")
-        width, height = picture.size
-        short, long = min(width, height), max(width, height)
-        other = int(self.resize * long / short)
-        shape = (self.resize, other) if width <= height else (other, self.resize)
-        if shape != picture.size:
-            picture = picture.resize(shape, Image.Resampling[self.interpolation.upper()])
-        left, top = (round((side - self.size) / 2) for side in picture.size)
-        picture = picture.crop((left, top, left + self.size, top + self.size))
-        array = torch.from_numpy(np.array(picture).reshape(self.size, self.size, self.channels))
-        return self._normalised(array.permute(2, 0, 1).contiguous().float() / 255)
+        picture = pictures.resize(picture, self.resize, InterpolationMode(self.interpolation))
+        picture = pictures.center_crop(picture, self.size)
+        return self._normalised(pictures.to_tensor(picture))
 
     def of_images(self, images: Tensor) -> Tensor:
         """The same for images `[B, C, H, W]` from 0 to 1 that have been cut to size already."""
@@ -187,11 +183,9 @@ def load_backbone(
         >>> load_backbone("torchvision:resnet18@random", size=64).preprocessing.resize
         73
     """
-    if isinstance(name, Backbone):
-        if size is None and normalize is None:
-            return name
-        return replace(name, preprocessing=name.preprocessing.at(size, normalize))
-    found = _find(name, size, download)
+    found = name if isinstance(name, Backbone) else _find(name, size, download)
+    if size is None and normalize is None:
+        return found
     return replace(found, preprocessing=found.preprocessing.at(size, normalize))
 
 

@@ -47,15 +47,7 @@ _FOLDED = (
 
 
 class EfficientNetLite(nn.Module):
-    """Images `[B, 3, H, W]` in [-1, 1] to features `[B, 1280]` of at least 0.
-
-    Args:
-        name: one of `VARIANTS`.
-
-    Example:
-        >>> EfficientNetLite("efficientnet-lite0").eval()(torch.zeros(1, 3, 64, 64)).shape
-        torch.Size([1, 1280])
-    """
+    """Images `[B, 3, H, W]` in [-1, 1] to features `[B, 1280]` of at least 0; `VARIANTS` has names."""
 
     out_features = _HEAD
     in_channels = 3

@@ -27,7 +27,7 @@ from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.report.content import count
 from fsl_basesel.report.paired import REFERENCE, paired_difference, points
-from fsl_basesel.report.record import save_classes, save_pictures, selection_file
+from fsl_basesel.report.record import SELECTION_FILE, save_classes, save_pictures
 from lightning_modules import found
 from lightning_modules.callbacks.cold_start import ColdStartSelection
 from lightning_modules.callbacks.novel_evaluation import Moment, row_of
@@ -239,7 +239,7 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
     problem = callback.problem(command.trainer, command.model, callback.m, by=backbone)
     assert callback._centroids is not None
     selection = fb.select(problem, callback.method, callback.seed)
-    selection.save(folder / selection_file(1))
+    selection.save(folder / SELECTION_FILE.format(1))
     save_classes(folder, 1, *callback._centroids)
     save_pictures(folder, data.pool, data.novel)
     before = list(problem.selected)

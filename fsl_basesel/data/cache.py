@@ -1,15 +1,12 @@
-"""Files that are costly to make, kept in the user's cache folder and never half written."""
+"""Where files that are costly to make are kept, and short names for what they depend on."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
-
-from fsl_basesel.files.writing import whole_file
 
 
 def cache_folder() -> Path:
@@ -39,13 +36,3 @@ def fingerprint(parts: Iterable[str | bytes]) -> str:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()[:32]
-
-
-def store(name: str, write: Callable[[IO[Any]], object]) -> bool:
-    """Write a cache file whole or not at all; False where the disk cannot be written."""
-    try:
-        with whole_file(cache_folder() / name) as file:
-            write(file)
-    except OSError:
-        return False
-    return True

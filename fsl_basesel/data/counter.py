@@ -8,7 +8,7 @@ The steps are those of the splitmix64 generator's output function.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,28 +27,19 @@ def mix(state: Any, word: Any) -> Any:
     return z ^ (z >> _31)
 
 
-def word(value: int | str) -> np.uint64:
-    """A 64-bit word for a whole number (taken modulo 2^64) or a text."""
-    if isinstance(value, str):
-        digest = hashlib.sha256(value.encode("utf-8", "surrogateescape")).digest()
-        return np.uint64(int.from_bytes(digest[:8], "little"))
-    return np.uint64(int(value) & 0xFFFFFFFFFFFFFFFF)
-
-
 def key(*parts: int | str) -> np.uint64:
-    """The number named by `parts`.
-
-    Example:
-        >>> bool(key(0, "split") == key(0, "split")), bool(key(0, "split") == key(1, "split"))
-        (True, False)
-    """
+    """The number named by `parts`: whole numbers (taken modulo 2^64) and texts."""
     state = np.zeros(1, np.uint64)  # an array, since scalars warn when they wrap around
     for part in parts:
-        state = mix(state, np.array([word(part)]))
+        number = part
+        if isinstance(part, str):
+            digest = hashlib.sha256(part.encode("utf-8", "surrogateescape")).digest()
+            number = int.from_bytes(digest[:8], "little")
+        state = mix(state, np.array([int(number) & 0xFFFFFFFFFFFFFFFF], np.uint64))
     return np.uint64(state[0])
 
 
-def shuffled(start: np.uint64, words: Iterable[int] | np.ndarray) -> np.ndarray:
+def shuffled(start: np.uint64, words: Sequence[int] | np.ndarray) -> np.ndarray:
     """A random order of `words` (whole numbers): positions, sorted by the number each one names.
 
     Taking one word out leaves the order of the others as it was.
@@ -57,6 +48,5 @@ def shuffled(start: np.uint64, words: Iterable[int] | np.ndarray) -> np.ndarray:
         >>> shuffled(key(0), range(5)).tolist()
         [2, 0, 3, 1, 4]
     """
-    values = np.asarray(list(words) if not isinstance(words, np.ndarray) else words)
-    numbers = mix(np.full(len(values), start, np.uint64), values.astype(np.uint64))
+    numbers = mix(np.full(len(words), start, np.uint64), np.asarray(words).astype(np.uint64))
     return np.argsort(numbers, kind="stable")

@@ -74,31 +74,28 @@ class LabellingQueue(ClassPool):
         new = [c for c in asked if c not in self._expanded]
         arrived = self._read_queue()
         waiting = []
-        for c in new:
-            name = self.names[c]
-            if name not in arrived:
-                files = self._files_of(name)
-                if len(files) < self.needed:
-                    waiting.append((name, len(files)))
-                else:
-                    arrived[name] = files
+        for name in (self.names[c] for c in new if self.names[c] not in arrived):
+            files = self._files_of(name)
+            if len(files) >= self.needed:
+                arrived[name] = files
+                continue
+            entry = {"class": name, "folder": str(self.labelled / name), "images": len(files)}
+            waiting.append(entry | {"needed": self.needed})
         if new:
-            self._write_queue(arrived, waiting)
+            content = {"waiting": waiting, "arrived": arrived}
+            text = json.dumps(content, indent=2, ensure_ascii=False)
+            with whole_file(self.queue) as file:
+                file.write(text.encode("utf-8", "surrogateescape"))  # file names may be any bytes
         if waiting:
-            names = [name for name, _ in waiting]
+            names = [str(entry["class"]) for entry in waiting]
             raise LabelsPending(names, self.queue, self.labelled, self.needed)
-        for c in new:
-            if c not in self._filled:
-                self._add(c, arrived[self.names[c]])
+        for c in (c for c in new if c not in self._filled):
+            self._folder.prepare([c])  # its previews stay the ones it was chosen by
+            self._shown[c] = min(self._shown[c], self._folder.sizes[c])
+            folder = (self.labelled / self.names[c]).resolve()
+            self._folder.add_files(c, [str(folder / file) for file in arrived[self.names[c]]])
+            self._filled.add(c)
         return super().expand(asked)
-
-    def _add(self, c: int, files: list[str]) -> None:
-        """Give class c its labelled images; its previews stay the ones it was chosen by."""
-        self._folder.prepare([c])
-        self._shown[c] = min(self._shown[c], self._folder.sizes[c])
-        folder = (self.labelled / self.names[c]).resolve()
-        self._folder.add_files(c, [str(folder / file) for file in files])
-        self._filled.add(c)
 
     def _files_of(self, name: str) -> list[str]:
         try:
@@ -127,20 +124,3 @@ class LabellingQueue(ClassPool):
                         f"names {file!r}; remove that entry."
                     )
         return arrived
-
-    def _write_queue(self, arrived: dict[str, list[str]], waiting: list[tuple[str, int]]) -> None:
-        content = {
-            "waiting": [
-                {
-                    "class": name,
-                    "folder": str(self.labelled / name),
-                    "images": count,
-                    "needed": self.needed,
-                }
-                for name, count in waiting
-            ],
-            "arrived": arrived,
-        }
-        text = json.dumps(content, indent=2, ensure_ascii=False)
-        with whole_file(self.queue) as file:
-            file.write(text.encode("utf-8", "surrogateescape"))  # file names may be any bytes

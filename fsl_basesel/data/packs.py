@@ -28,8 +28,8 @@ class JpegPack(Dataset):
     """
 
     def __init__(self, path: str, size: int = 32) -> None:
-        self._size, self._content = int(size), _content(str(path))
-        self._decoded = _decoded(str(path), self._size)
+        self._size = int(size)
+        self._content, self._decoded = _shared(str(path), self._size)
         self.targets = self._content["label"].astype(int).tolist()
         self.classes = [str(name) for name in self._content["class_name"]]
 
@@ -46,12 +46,7 @@ class JpegPack(Dataset):
 
 
 @lru_cache(maxsize=2)
-def _content(path: str) -> dict[str, np.ndarray]:
-    """The arrays of a file, shared by all data sets of a process."""
-    return load_npz(path, None, ENTRIES, what=f"a pack of pictures with {', '.join(ENTRIES)}")
-
-
-@lru_cache(maxsize=2)
-def _decoded(path: str, size: int) -> dict[int, np.ndarray]:
-    """The pictures that were decoded so far at a size, `[size, size, 3]` uint8."""
-    return {}
+def _shared(path: str, size: int) -> tuple[dict[str, np.ndarray], dict[int, np.ndarray]]:
+    """The arrays of a file and the pictures decoded so far, for all data sets of a process."""
+    what = f"a pack of pictures with {', '.join(ENTRIES)}"
+    return load_npz(path, None, ENTRIES, what=what), {}

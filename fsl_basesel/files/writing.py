@@ -24,25 +24,20 @@ _ABANDONED_SECONDS = 3600.0
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """Write a file so that a crash at any point leaves the old file or the new one, whole.
+def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Write bytes so that a crash at any point leaves the old file or the new one, whole.
 
     What is written goes to a temporary file in the same folder, which is flushed to the disk and
     renamed when the block ends, and deleted if the block raises. The folder is made if needed.
     Temporary files that a kill left beside this file are deleted after an hour.
-
-    Args:
-        path: the file.
-        mode: "wb" for bytes, "w" for UTF-8 text without translation of line ends.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     stem = f".{target.name[:100]}."
     part = target.with_name(f"{stem}{secrets.token_hex(6)}.part")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
         # `open` leaves the umask to the system. Reading it would change it for all threads.
-        with open(part, mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
+        with open(part, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -58,8 +53,8 @@ def whole_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[An
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
     """Write text in UTF-8, whole or not at all, and return the path."""
-    with whole_file(path, "w") as file:
-        file.write(text)
+    with whole_file(path) as file:
+        file.write(text.encode("utf-8"))
     return Path(path)
 
 

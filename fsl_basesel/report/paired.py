@@ -57,13 +57,7 @@ class Line:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and 95 % t interval of independent values.
-
-    Example:
-        >>> one = estimate([0.50, 0.52, 0.54])
-        >>> one.n, round(one.mean, 3), round(one.half_width, 4)
-        (3, 0.52, 0.0497)
-    """
+    """Mean and 95 % t interval of independent values."""
     from scipy import stats
 
     array = np.asarray(values, np.float64)
@@ -92,13 +86,7 @@ def points(estimate: Estimate | None, sign: bool = False, digits: int = 2) -> st
 
 
 def paired_difference(ours: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate | None:
-    """Mean difference of values by seed, on common seeds; None without a common seed.
-
-    Example:
-        >>> better = paired_difference({0: 0.60, 1: 0.70, 7: 0.1}, {0: 0.58, 1: 0.67, 2: 0.9})
-        >>> better.n, round(better.mean, 3)
-        (2, 0.025)
-    """
+    """Mean difference of values by seed, on common seeds; None without a common seed."""
     common = [ours[seed] - reference[seed] for seed in ours if seed in reference]
     return estimate(common) if common else None
 
@@ -107,21 +95,8 @@ def summarise(rows: Iterable[Mapping[str, Any]]) -> list[Line]:
     """A line for each method of each comparison, in the order in which they first appear.
 
     Rows without an accuracy do not count. The same seed twice under one label is one result if the
-    accuracies agree, and an error if they do not: then the label covers two methods.
-
-    Args:
-        rows: Dicts with the columns of `results.csv`; `label`, `seed` and `accuracy` are needed.
-
-    Example:
-        >>> rows = [
-        ...     {"label": label, "seed": seed, "accuracy": a + seed / 100}
-        ...     for seed in (0, 1, 2)
-        ...     for label, a in (("Random", 0.5), ("Alg. 1", 0.52))
-        ... ]
-        >>> for line in summarise(rows):
-        ...     print(line.label, round(line.accuracy.mean, 2), line.difference)
-        Random 0.51 None
-        Alg. 1 0.53 Estimate(n=3, mean=0.02..., half_width=...)
+    accuracies agree, and an error if they do not: then the label covers two methods. The columns
+    `label`, `seed` and `accuracy` are needed.
     """
     comparisons: dict[tuple[Any, ...], dict[str, dict[Any, float]]] = {}
     for number, raw in enumerate(rows, 1):

@@ -11,17 +11,9 @@ import numpy as np
 
 
 def class_map(centroids: np.ndarray) -> np.ndarray:
-    """Place classes in the plane.
+    """Places in the plane for classes `[n, d]`, of which directions count and lengths do not.
 
-    Args:
-        centroids: `[n, d]`; directions count, lengths do not.
-
-    Returns:
-        `[n, 2]` float64, centred, each coordinate within -1 to 1.
-
-    Example:
-        >>> class_map(np.eye(3)).shape
-        (3, 2)
+    They are `[n, 2]` float64, centred, each coordinate within -1 to 1.
     """
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fsl_basesel.data import ClassPool, ImageSet, NovelTask
 
 PICTURES = "pictures.npz"
+SELECTION_FILE, CLASSES_FILE = "selection-stage-{}.json", "classes-stage-{}.npz"
+PROBLEM_FILE = "problem-stage-{}.npz"
+"""Names of the files of a stage; stages count from 1."""
 PROBLEM = "fsl-basesel problem 1"
 SIDE = 64
 """Pixels of a thumbnail's side, at most."""
@@ -35,21 +38,6 @@ BUDGET = 48 * 2**20
 _CHUNK = 64
 KINDS = (("candidate", "candidates"), ("novel", "novel"))
 """How the arrays of both sides are called: `candidate_names` beside `candidates`."""
-
-
-def selection_file(stage: int) -> str:
-    """Name of the file of a stage's selection; stages count from 1."""
-    return f"selection-stage-{stage}.json"
-
-
-def classes_file(stage: int) -> str:
-    """Name of the file of a stage's centroids."""
-    return f"classes-stage-{stage}.npz"
-
-
-def problem_file(stage: int) -> str:
-    """Name of the file of a stage's problem."""
-    return f"problem-stage-{stage}.npz"
 
 
 def save_problem(folder: str | os.PathLike[str], stage: int, problem: SelectionProblem) -> Path:
@@ -68,7 +56,7 @@ def save_problem(folder: str | os.PathLike[str], stage: int, problem: SelectionP
         "groups": None if groups is None else np.array([one or "" for one in groups], np.str_),
     }
     known = {name: array for name, array in arrays.items() if array is not None}
-    return save_npz(Path(folder) / problem_file(stage), PROBLEM, **known)
+    return save_npz(Path(folder) / PROBLEM_FILE.format(stage), PROBLEM, **known)
 
 
 def load_problem(path: str | os.PathLike[str], selection: Selection) -> SelectionProblem:
@@ -123,7 +111,7 @@ def save_classes(
         content[f"{kind}_names"] = np.array(classes.names, np.str_)
         if classes.groups is not None:
             content[f"{kind}_groups"] = np.array(classes.groups, np.str_)
-    return save_npz(Path(folder) / classes_file(stage), None, **content)
+    return save_npz(Path(folder) / CLASSES_FILE.format(stage), None, **content)
 
 
 def load_classes(path: str | os.PathLike[str]) -> tuple[ClassCentroids, ClassCentroids | None]:
@@ -215,6 +203,7 @@ def _identity(path: Path) -> str | None:
 def _thumbnails(shown: list[ImageSet]) -> dict[str, np.ndarray] | None:
     """Arrays of `pictures.npz`; None where the first class of a set has no image to show."""
     side = 0
+    affordable = max(8, int((BUDGET / (3 * max(1, sum(map(len, shown))))) ** 0.5))  # in colour
     content: dict[str, np.ndarray] = {}
     for (kind, key), images in zip(KINDS, shown, strict=False):
         names, pictures = [], []
@@ -222,7 +211,7 @@ def _thumbnails(shown: list[ImageSet]) -> dict[str, np.ndarray] | None:
             for number, picture in _read(images, range(start, min(start + _CHUNK, len(images)))):
                 if picture.dim() != 3 or min(picture.shape) < 1:
                     return None  # feature vectors
-                side = side or min(*picture.shape[1:], SIDE, _affordable(sum(map(len, shown))))
+                side = side or min(*picture.shape[1:], SIDE, affordable)
                 names.append(images.source.names[images.classes[number]])
                 pictures.append(_thumbnail(picture, side))
         mode = "L" if all(one.mode == "L" for one in pictures) else "RGB"
@@ -230,11 +219,6 @@ def _thumbnails(shown: list[ImageSet]) -> dict[str, np.ndarray] | None:
         content[key] = np.stack(same) if same else np.zeros((0, 1, 1), np.uint8)
         content[f"{kind}_names"] = np.array(names, np.str_)
     return content
-
-
-def _affordable(count: int) -> int:
-    """The largest side with which so many pictures in colour stay within the budget."""
-    return max(8, int((BUDGET / (3 * max(1, count))) ** 0.5))
 
 
 def _read(images: ImageSet, numbers: range) -> list[tuple[int, torch.Tensor]]:

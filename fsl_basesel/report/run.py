@@ -166,7 +166,10 @@ def _selection_files(path: Path) -> list[tuple[int, Path]]:
 
 def _stage(path: Path, number: int, file: Path) -> Stage:
     selection = Selection.load(file)
-    classes, problem = path / record.classes_file(number), path / record.problem_file(number)
+    classes, problem = (
+        path / record.CLASSES_FILE.format(number),
+        path / record.PROBLEM_FILE.format(number),
+    )
     candidates, novel = record.load_classes(classes) if classes.is_file() else (None, None)
     known = record.load_problem(problem, selection) if problem.is_file() else None
     return Stage(number, selection, candidates, novel, known)

@@ -27,19 +27,10 @@ FORMAT = "fsl-basesel study 1"
 class ClassRegression:
     """The regression of one novel class: accuracy = beta1 x1 + beta2 x2 + alpha.
 
-    NaN where it cannot be made: too few sets, or x1 and x2 constant or the same. A class whose
-    accuracy never changed has slopes of 0 and no R^2.
-
-    Attributes:
-        name: The novel class.
-        sets: Base sets on which it was measured.
-        accuracy: Its mean accuracy.
-        beta1: Slope of x1, the mean similarity to the K nearest classes.
-        beta1_interval: Its 95 % interval.
-        beta2: Slope of x2, the mean similarity to all classes of the set.
-        beta2_interval: Its 95 % interval.
-        alpha: Intercept.
-        r2: Share of the variance explained.
+    x1 is the mean similarity to the K nearest classes of a base set, x2 to all of them, `sets` the
+    number of base sets on which the class was measured, `accuracy` its mean; intervals are of 95 %.
+    NaN where the regression cannot be made: too few sets, or x1 and x2 constant or the same. A
+    class whose accuracy never changed has slopes of 0 and no R^2.
     """
 
     name: str
@@ -177,14 +168,10 @@ class Study:
         target = Path(path)
         if target.suffix.lower() != ".npz":
             raise InputError(f"Expected a path that ends in .npz but got '{target}'; rename it.")
-        arrays = {
-            "similarity": self.similarity,
-            "sets": self.member,
-            "accuracy": self.accuracy,
-            "names": np.array(self.names, dtype=str),
-            "novel_names": np.array(self.novel_names, dtype=str),
-        }
-        return save_npz(target, FORMAT, compress=True, **arrays)
+        names, novel_names = (np.array(some, str) for some in (self.names, self.novel_names))
+        arrays = {"similarity": self.similarity, "sets": self.member, "accuracy": self.accuracy}
+        named = arrays | {"names": names, "novel_names": novel_names}
+        return save_npz(target, FORMAT, compress=True, **named)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Study:

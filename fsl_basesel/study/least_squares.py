@@ -25,13 +25,7 @@ def top_means(
 ) -> tuple[dict[int, np.ndarray], np.ndarray]:
     """x1 for every K, and x2: mean of the K largest and of all similarities to each base set.
 
-    Args:
-        similarity: `[|N|, |B|]`.
-        member: bool `[S, |B|]`, which candidates each base set holds.
-        ks: Values of K, each at most the size of the smallest set.
-
-    Returns:
-        x1 by K and x2, each `[S, |N|]` in float64.
+    `member`, bool `[S, |B|]`, says which candidates each base set holds; none is smaller than a K.
 
     Example:
         >>> x1, x2 = top_means(np.array([[0.9, 0.1, 0.5]]), np.array([[True, True, False]]), [1])

@@ -19,24 +19,17 @@ class ProfileRow:
 
     Intervals are 95 % intervals over base sets drawn again (bootstrap). *Pooled* means one pair of
     slopes for all novel classes, each with an intercept of its own, as the objective of `select`
-    has it; the other figures are means over regressions of single classes, as in the paper.
+    has it; the other figures are means over regressions of single classes, as in the paper. The
+    interval of a ratio is NaN where that of its denominator reaches 0.
 
     Attributes:
-        k: K of x1.
         classes: Novel classes whose regression could be made.
-        beta1: Mean slope of x1.
-        beta2: Mean slope of x2.
         ratio: beta2 / beta1 (Figure 1).
-        ratio_interval: Its interval; NaN where that of beta1 reaches 0.
         positive: Share of the classes with a slope of x1 above 0.
         r2: Mean R^2 of the classes (Figure 3).
         r2_chance: The R^2 that accuracies of the wrong base sets would have on average.
-        pooled_beta1: Pooled slope of x1.
-        pooled_beta1_interval: Its interval.
-        pooled_beta2: Pooled slope of x2.
         pooled_r2: Pooled R^2 (within classes) for base sets left out one at a time.
         lam: -pooled_beta2 / pooled_beta1.
-        lam_interval: Its interval; NaN where that of `pooled_beta1` reaches 0.
         chosen: Share of the resamples in which this K has the largest pooled R^2.
     """
 

@@ -37,12 +37,8 @@ class Suggestion:
         r2: Pooled R^2 for base sets left out one at a time.
         reason: In one sentence, why `lam` is what it is.
         notes: What to bear in mind.
-        sets: Number of base sets.
-        novel: Number of novel classes.
-        profile: What every K says.
-        resamples: Bootstrap resamples behind the intervals.
-        seed: Their seed.
-        version: Library version that made it.
+        sets: Number of base sets, as `novel` is that of novel classes.
+        resamples: Bootstrap resamples behind the intervals, drawn with `seed`.
     """
 
     k: int

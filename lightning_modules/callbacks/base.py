@@ -29,7 +29,7 @@ from fsl_basesel import checks
 from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.report.record import save_classes, save_pictures, selection_file
+from fsl_basesel.report.record import SELECTION_FILE, save_classes, save_pictures
 from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import selector_of
@@ -378,7 +378,7 @@ class SelectionCallback(pl.Callback):
         record = stage_report.record_of(selection, stage, self.schedule.sizes[stage], seconds)
         folder = self._folder(trainer)
         if trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            selection.save(folder / selection_file(stage + 1))
+            selection.save(folder / SELECTION_FILE.format(stage + 1))
             if self._centroids is not None:  # a random first stage has none
                 save_classes(folder, stage + 1, *self._centroids)
                 save_pictures(folder, data.pool, None if self.general else data.novel)

@@ -10,7 +10,7 @@ import torch
 import fsl_basesel as fb
 from fsl_basesel.data import NovelTask
 from fsl_basesel.files.writing import whole_file
-from fsl_basesel.report.record import classes_file, load_classes, save_classes
+from fsl_basesel.report.record import CLASSES_FILE, load_classes, save_classes
 from fsl_basesel.similarity import ClassCentroids
 from lightning_modules.classifier import BaseClassifier
 from lightning_modules.data import BaseClassDataModule
@@ -60,13 +60,13 @@ def first_centroids(trial: Trial, data: BaseClassDataModule, store: ResultStore)
     folder = store.folder / "first-models" / key
     with store.claim(f"first-{key}", wait=True):
         try:
-            candidates, novel = load_classes(folder / classes_file(1))
+            candidates, novel = load_classes(folder / CLASSES_FILE.format(1))
         except fb.InputError:  # not there yet, or damaged
             embedded = "backbone" in trial.pretraining
             means = _embedded(trial, seed) if embedded else _computed(trial, data, seed, store)
             save_classes(folder, 1, *means)
             # As all others will see it, in single precision.
-            candidates, novel = load_classes(folder / classes_file(1))
+            candidates, novel = load_classes(folder / CLASSES_FILE.format(1))
     assert novel is not None
     return FirstCentroids(candidates, novel)
 

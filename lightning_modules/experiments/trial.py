@@ -14,7 +14,7 @@ import fsl_basesel as fb
 from fsl_basesel import controls
 from fsl_basesel.data import NovelTask
 from fsl_basesel.errors import InputError
-from fsl_basesel.report.record import selection_file
+from fsl_basesel.report.record import SELECTION_FILE
 from fsl_basesel.selectors.base import seeded
 from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
 from lightning_modules.classifier import BaseClassifier
@@ -63,7 +63,7 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     else:
         with tempfile.TemporaryDirectory() as name:
             _, module = _cold_start(trial, data, Path(name))
-            last = selection_file(len(trial.schedule))
+            last = SELECTION_FILE.format(len(trial.schedule))
             selection = fb.Selection.load(Path(name) / last)
         chosen = list(data.class_numbers)
         judged = _judged(trial, module, novel)

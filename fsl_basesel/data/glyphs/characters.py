@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bisect
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 MINIMUM_FACES = 4
 
@@ -139,25 +141,12 @@ def group_of(code: int) -> str:
 
 
 def class_name(code: int) -> str:
-    """A readable name that no other class has: group, the character itself, its Unicode name.
-
-    Example:
-        >>> class_name(0x0416)
-        'Cyrillic: Ж CYRILLIC CAPITAL LETTER ZHE'
-    """
+    """A readable name that no other class has: group, the character itself, its Unicode name."""
     name = unicodedata.name(chr(code), f"U+{code:04X}")
     return f"{group_of(code)}: {chr(code)} {name}"
 
 
 def common_characters(charmaps: Iterable[Iterable[int]]) -> list[int]:
-    """Characters that at least `MINIMUM_FACES` of the faces have, in order of code point.
-
-    Example:
-        >>> common_characters([[65, 66], [65], [65], [65, 32]])
-        [65]
-    """
-    faces: dict[int, int] = {}
-    for charmap in charmaps:
-        for code in charmap:
-            faces[code] = faces.get(code, 0) + 1
+    """Characters that at least `MINIMUM_FACES` of the faces have, in order of code point."""
+    faces = Counter(chain.from_iterable(charmaps))
     return [c for c, n in sorted(faces.items()) if n >= MINIMUM_FACES and is_shape(c)]

@@ -52,19 +52,10 @@ def render(
     size: int,
     style: Style,
 ) -> np.ndarray:
-    """Draw image `items[b]` of class `classes[b]` for every b.
+    """Image `items[b]` of class `classes[b]` for every b, `[B, 1, size, size]` float32 in [0, 1].
 
-    Args:
-        templates: `[T, S, S]` uint8.
-        starts: `[C + 1]` int64; class c owns the templates `starts[c] : starts[c + 1]`.
-        keys: `[C]` uint64, what the random numbers of a class start from.
-        classes: `[B]` int64.
-        items: `[B]` int64, not negative.
-        size: side of the images in pixels.
-        style: how much they vary.
-
-    Returns:
-        `[B, 1, size, size]` float32 in [0, 1]. Every image depends on its own key and item alone.
+    Class c owns the templates `starts[c] : starts[c + 1]` of `[T, S, S]` uint8, and its random
+    numbers start from `keys[c]`, uint64. Every image depends on its own key and item alone.
     """
     out = np.empty((len(classes), 1, size, size), np.float32)
     numbers = np.array(astuple(style), np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import math
@@ -14,11 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from fsl_basesel.data import cache
-from fsl_basesel.data.glyphs import characters, duplicates
+from fsl_basesel.data.glyphs import characters
+from fsl_basesel.files.writing import save_npz
 
 SIDE = 32  # pixels of a template
 INK = 27  # pixels of its longer side that the glyph fills; the rest is margin
 _EM = 64  # pixels an em is drawn with before it is brought to size
+THRESHOLD = 0.94  # correlation of near-duplicates: "A" and Greek "Α" look the same, one class
+_BLOCK = 512  # characters that are compared with all earlier ones at a time
 
 FACES: tuple[str, ...] = (
     *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -56,16 +60,17 @@ def bank() -> Bank:
 
 @functools.lru_cache(maxsize=1)
 def _bank() -> Bank:
-    name = f"glyphs-{_bank_fingerprint()}.npz"
+    path = cache.cache_folder() / f"glyphs-{_bank_fingerprint()}.npz"
     try:
-        with np.load(cache.cache_folder() / name, allow_pickle=False) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             return Bank(**arrays)
     except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
         pass  # none yet, or damaged: a zip carries checksums, so damage does not go unseen
     # A warning, so that it shows where nobody has set up logging: nothing else does for seconds.
     _log.warning("Drawing the glyph templates, once for this machine; it takes some seconds.")
     made = draw_bank()
-    cache.store(name, lambda file: np.savez(file, **vars(made)))
+    with contextlib.suppress(OSError):  # a disk that cannot be written
+        save_npz(path, None, **vars(made))
     return made
 
 
@@ -88,7 +93,7 @@ def _bank_fingerprint() -> str:
     """Changes with whatever could change the bank: fonts, renderer, Unicode data, our own code."""
     import PIL
 
-    sources = [Path(str(module.__file__)) for module in (characters, duplicates)] + [Path(__file__)]
+    sources = Path(str(characters.__file__)), Path(__file__)
     content = [file.read_bytes() for file in (*font_files(), *sources)]
     return cache.fingerprint([PIL.__version__, unicodedata.unidata_version, *content])
 
@@ -113,7 +118,7 @@ def draw_bank() -> Bank:
     templates = np.concatenate(pictures)[order]
 
     counts = np.bincount(owner, minlength=len(codes))
-    twins = duplicates.near_duplicates(templates, owner, face)
+    twins = near_duplicates(templates, owner, face)
     kept = (counts >= characters.MINIMUM_FACES) & (twins < 0)
     starts = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int64)
     return Bank(codes[kept], starts, np.ascontiguousarray(templates[kept[owner]]))
@@ -158,3 +163,41 @@ def _soften(pictures: np.ndarray) -> np.ndarray:
     smooth = rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]
     peak = np.maximum(smooth.max(axis=(1, 2), keepdims=True), 1)
     return (smooth * (255 / peak) + 0.5).astype(np.uint8)
+
+
+def near_duplicates(templates: np.ndarray, owner: np.ndarray, face: np.ndarray) -> np.ndarray:
+    """For each character the earlier one it looks like, or -1 where it is a class of its own.
+
+    `templates` are pictures `[T, S, S]` with S even, `owner` `[T]` says which character each shows
+    and `face` `[T]` in which face. Two characters are near-duplicates where the correlation of
+    their pictures, at half resolution so that half a pixel's shift hides no twin, is `THRESHOLD` or
+    more in the mean over the faces that have both. The earliest of a family is kept, so the outcome
+    depends on the order alone. The sums are whole numbers below 2^53, exact in float64, so it is
+    the same on every machine.
+    """
+    rows = templates[:, ::2].astype(np.uint16) + templates[:, 1::2]
+    pictures = (rows[:, :, ::2] + rows[:, :, 1::2]).reshape(len(templates), -1).astype(np.float64)
+    cells, total = pictures.shape[1], pictures.sum(1)
+    spread = np.sqrt(cells * np.square(pictures).sum(1) - total * total)
+    # The row of the picture that shows a character in a face, -1 for none.
+    table = np.full((int(owner.max()) + 1, int(face.max()) + 1), -1, np.int64)
+    table[owner, face] = np.arange(len(owner))
+    twin = np.full(len(table), -1, np.int64)
+    for start in range(0, len(table), _BLOCK):
+        block, known = table[start : start + _BLOCK], table[: start + _BLOCK]
+        summed = np.zeros((len(block), len(known)))
+        shared = np.zeros((len(block), len(known)))
+        for mine, others in zip(block.T, known.T, strict=True):
+            pairs = np.ix_(mine >= 0, others >= 0)
+            a, b = mine[mine >= 0], others[others >= 0]
+            scale = np.outer(spread[a], spread[b])
+            covariance = cells * (pictures[a] @ pictures[b].T) - np.outer(total[a], total[b])
+            # A picture of one grey has no correlation.
+            summed[pairs] += covariance / np.maximum(scale, 1e-9)
+            shared[pairs] += 1
+        alike = summed / np.maximum(shared, 1) >= THRESHOLD
+        for later, like in enumerate(alike, start):
+            kept = np.flatnonzero(like[:later] & (twin[:later] < 0))
+            if len(kept):
+                twin[later] = kept[0]
+    return twin

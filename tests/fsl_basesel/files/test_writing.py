@@ -82,8 +82,8 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(
         monkeypatch.setattr(os, step, fail)
 
     def write() -> None:
-        with whole_file(path, "w") as file:
-            file.write("new")
+        with whole_file(path) as file:
+            file.write(b"new")
             if step == "write":
                 fail()
 
