@@ -417,8 +417,6 @@ def _load_state(module: nn.Module, path: str, classifier: str = "\0") -> None:
         if prefix is None:
             break
         state = {k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)}
-    if not any(key in wanted for key in state):  # of a whole model, whose backbone is wanted
-        state = {}
     needed = [key for key in wanted if not key.startswith(f"{classifier}.")]
     missing = [key for key in needed if key not in state]
     wrong = [key for key in needed if key in state and state[key].shape != wanted[key].shape]

@@ -47,7 +47,7 @@ _FOLDED = (
 
 
 class EfficientNetLite(nn.Module):
-    """Images `[B, 3, H, W]` in [-1, 1] to features `[B, 1280]` of at least 0; `VARIANTS` has names."""
+    """One of `VARIANTS`: images `[B, 3, H, W]` in [-1, 1] to features `[B, 1280]` of at least 0."""
 
     out_features = _HEAD
     in_channels = 3

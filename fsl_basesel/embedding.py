@@ -55,7 +55,7 @@ def feature_batches(
         device: where `extract` runs.
         precision: makes the context that `extract` runs in, such as autocast.
         convert: changes a batch of images before it goes to `device`, such as to another type.
-        rank: number of this process.
+        rank: number of this process, of `world`.
         world: number of processes.
         done: numbers of batches to leave out.
         title: what progress is reported as.
@@ -67,15 +67,6 @@ def feature_batches(
     Yields:
         Positions of the images `[B]` int64 and their features `[B, d]` on `device`, as `extract`
         gave them but flattened.
-
-    Example:
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(5, 1, 4, 4), [0] * 5)
-        >>> images = ImageSet(source, [0] * 5, range(5), [0] * 5)
-        >>> for positions, features in feature_batches(images, lambda x: x, batch_size=3):
-        ...     print(positions.tolist(), tuple(features.shape))
-        [0, 1, 2] (3, 16)
-        [3, 4] (2, 16)
     """
 
     def run(pictures: Tensor) -> Tensor:

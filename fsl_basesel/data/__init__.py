@@ -3,22 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from fsl_basesel.data.arrays import from_arrays, from_features
-from fsl_basesel.data.datasets import dataset_labels, from_dataset
+from fsl_basesel.data.datasets import from_dataset
 from fsl_basesel.data.folder import image_folder
-from fsl_basesel.data.glyphs import (
-    GlyphSource,
-    GlyphSplits,
-    glyph_codes,
-    glyph_splits,
-    glyphs,
-)
+from fsl_basesel.data.glyphs import GlyphSource, GlyphSplits, glyph_codes, glyph_splits, glyphs
 from fsl_basesel.data.glyphs.render import Style
 from fsl_basesel.data.hugging_face import chosen_rows, from_hugging_face
 from fsl_basesel.data.labelling import LabellingQueue, LabelsPending
 from fsl_basesel.data.novel import NovelTask, require_disjoint
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.data.reading import CorruptImageError
-from fsl_basesel.data.source import Dropped, ImageSet, ImageSource
+from fsl_basesel.data.source import ImageSet, ImageSource
 from fsl_basesel.data.splitting import split_classes
 
 if TYPE_CHECKING:
@@ -27,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ClassPool",
     "CorruptImageError",
-    "Dropped",
     "GlyphSource",
     "GlyphSplits",
     "ImageSet",
@@ -38,7 +31,6 @@ __all__ = [
     "Style",
     "chosen_folder",
     "chosen_rows",
-    "dataset_labels",
     "from_arrays",
     "from_dataset",
     "from_features",

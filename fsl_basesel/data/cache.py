@@ -24,12 +24,7 @@ def cache_folder() -> Path:
 
 
 def fingerprint(parts: Iterable[str | bytes]) -> str:
-    """A short name for the content of `parts`: 32 hexadecimal digits.
-
-    Example:
-        >>> fingerprint(["a", "b"]) == fingerprint(["ab"])
-        False
-    """
+    """A short name for `parts`, 32 hexadecimal digits: another one for "a", "b" than for "ab"."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part

@@ -38,13 +38,6 @@ def dataset_labels(dataset: Any) -> list[Any] | None:
 
     Looks at what data sets of torchvision and learn2learn keep in memory, through `Subset`,
     `ConcatDataset` and other wrappers, and opens no image.
-
-    Example:
-        >>> from torch.utils.data import TensorDataset
-        >>> data = TensorDataset(torch.rand(4, 1, 8, 8))
-        >>> data.targets = [0, 0, 1, 1]
-        >>> dataset_labels(Subset(data, [1, 2]))
-        [0, 1]
     """
     if isinstance(dataset, Subset):
         inner = dataset_labels(dataset.dataset)

@@ -59,13 +59,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
-    r"""Rows as CSV text with a header; None is an empty cell and numbers read back exactly.
+    """Rows as CSV text with a header; None is an empty cell and numbers read back exactly.
 
     The columns are by default those of the first row.
-
-    Example:
-        >>> csv_text([{"name": "a, b", "gain": 0.5}, {"name": "c", "gain": None}])
-        'name,gain\n"a, b",0.5\nc,\n'
     """
     lines = list(rows)
     header = list(lines[0] if columns is None and lines else columns or ())

@@ -15,6 +15,7 @@ from fsl_basesel.data import cache
 from fsl_basesel.data.glyphs import templates
 from fsl_basesel.data.glyphs.characters import MINIMUM_FACES
 from fsl_basesel.data.glyphs.templates import THRESHOLD, near_duplicates
+from fsl_basesel.files.writing import whole_file
 
 
 @pytest.fixture
@@ -78,56 +79,46 @@ def test_without_a_writable_disk_the_bank_is_drawn(
 
 def test_a_process_killed_while_it_writes_leaves_no_file(tmp_path: Path) -> None:
     program = (
-        "import os, runpy, signal, sys\n"
-        "cache = runpy.run_path(sys.argv[1])\n"  # without the package, which takes seconds
-        "def write(file):\n"
+        "import os, signal, sys\n"
+        "from fsl_basesel.files.writing import whole_file\n"
+        "with whole_file(sys.argv[1]) as file:\n"
         "    file.write(b'half')\n"
         "    file.flush()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "cache['store']('bank', write)\n"
     )
-    environment = {**os.environ, "FSL_BASESEL_CACHE": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", program, cache.__file__], env=environment)
+    run = subprocess.run([sys.executable, "-c", program, str(tmp_path / "bank")])
     assert run.returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".bank.")
 
 
-def test_what_killed_processes_left_is_cleared_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FSL_BASESEL_CACHE", str(tmp_path))
+def write(path: Path, content: bytes) -> None:
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def test_what_killed_processes_left_is_cleared_away(tmp_path: Path) -> None:
     (tmp_path / ".bank.old.part").write_bytes(b"half")
     (tmp_path / ".bank.new.part").write_bytes(b"half")  # perhaps being written at this moment
     os.utime(tmp_path / ".bank.old.part", (time.time() - 7200,) * 2)
-    assert cache.store("bank", lambda file: file.write(b"whole"))
+    write(tmp_path / "bank", b"whole")
     assert sorted(f.name for f in tmp_path.iterdir()) == [".bank.new.part", "bank"]
 
 
-def test_a_reader_never_meets_a_half_written_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FSL_BASESEL_CACHE", str(tmp_path))
-    cache.store("bank", lambda file: file.write(b"a" * 1000))
-
-    def slowly(file: object) -> None:
+def test_a_reader_never_meets_a_half_written_file(tmp_path: Path) -> None:
+    write(tmp_path / "bank", b"a" * 1000)
+    with whole_file(tmp_path / "bank") as file:
         for _ in range(10):
             file.write(b"b" * 100)
             file.flush()
             assert (tmp_path / "bank").read_bytes() == b"a" * 1000
-
-    cache.store("bank", slowly)
     assert (tmp_path / "bank").read_bytes() == b"b" * 1000
 
 
-def test_two_writers_at_once_leave_one_whole_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FSL_BASESEL_CACHE", str(tmp_path))
-
+def test_two_writers_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     def write_often(letter: bytes) -> None:
         for _ in range(30):
-            assert cache.store("bank", lambda file: file.write(letter * 100_000))
+            write(tmp_path / "bank", letter * 100_000)
 
     with ThreadPoolExecutor(2) as threads:
         writers = [threads.submit(write_often, letter) for letter in (b"a", b"b")]
@@ -141,15 +132,16 @@ def test_two_writers_at_once_leave_one_whole_file(
     assert [file.name for file in tmp_path.iterdir()] == ["bank"]
 
 
-def test_a_writer_that_fails_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_leaves_nothing_and_the_bank_is_drawn(
+    small_bank: templates.Bank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FSL_BASESEL_CACHE", str(tmp_path))
 
-    def full(file: object) -> None:
+    def full(file: object, **arrays: object) -> None:
         raise OSError("No space left on device")
 
-    assert not cache.store("bank", full)
+    monkeypatch.setattr(np, "savez", full)
+    assert templates.bank() is small_bank
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,8 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 from torchvision.datasets import CIFAR10, Caltech101, FakeData, ImageFolder, Omniglot
 
-from fsl_basesel.data import ClassPool, CorruptImageError, dataset_labels, from_dataset
+from fsl_basesel.data import ClassPool, CorruptImageError, from_dataset
+from fsl_basesel.data.datasets import dataset_labels
 from fsl_basesel.errors import InputError
 
 
