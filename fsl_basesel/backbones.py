@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from fsl_basesel.checks import installed, one_of
 from fsl_basesel.data.datasets import fixed_random
-from fsl_basesel.data.reading import text_of, upright
+from fsl_basesel.data.reading import as_tensor, text_of, upright
 from fsl_basesel.efficientnet import VARIANTS, EfficientNetLite
 from fsl_basesel.errors import InputError
 
@@ -45,16 +45,10 @@ _PREFIXES = ("module.", "model.", "backbone.", "network.", "encoder.")
 class Preprocessing:
     """What is done to a picture before a network sees it.
 
-    The shorter side is brought to `resize`, the middle square of `size` is cut out, and numbers
-    from 0 to 1 are normalised. Torchvision does the same for its weights, bit for bit.
-
-    Attributes:
-        size: side of the images.
-        resize: what the shorter side is brought to first.
-        mean: mean of each channel, subtracted.
-        std: what is divided by then.
-        interpolation: "bilinear" or "bicubic".
-        channels: 3 for colour, 1 for grey.
+    The shorter side is brought to `resize` by `interpolation`, "bilinear" or "bicubic", the middle
+    square of `size` is cut out, and of numbers from 0 to 1 the `mean` of each channel is subtracted
+    and the rest divided by `std`. Torchvision does the same for its weights, bit for bit. 3
+    channels are colour, 1 is grey.
     """
 
     size: int
@@ -66,13 +60,16 @@ class Preprocessing:
 
     def __call__(self, picture: Image.Image) -> Tensor:
         """`[channels, size, size]` of a picture."""
-        from torchvision.transforms import InterpolationMode
-        from torchvision.transforms import functional as pictures
-
         picture = upright(picture, "L" if self.channels == 1 else "RGB")
-        picture = pictures.resize(picture, self.resize, InterpolationMode(self.interpolation))
-        picture = pictures.center_crop(picture, self.size)
-        return self._normalised(pictures.to_tensor(picture))
+        width, height = picture.size
+        other = int(self.resize * max(picture.size) / min(picture.size))
+        shape = (self.resize, other) if width <= height else (other, self.resize)
+        if shape != picture.size:
+            picture = picture.resize(shape, Image.Resampling[self.interpolation.upper()])
+        left, top = (round((side - self.size) / 2) for side in picture.size)
+        return self._normalised(
+            as_tensor(picture.crop((left, top, left + self.size, top + self.size)))
+        )
 
     def of_images(self, images: Tensor) -> Tensor:
         """The same for images `[B, C, H, W]` from 0 to 1 that have been cut to size already."""

@@ -55,7 +55,7 @@ def feature_batches(
         device: where `extract` runs.
         precision: makes the context that `extract` runs in, such as autocast.
         convert: changes a batch of images before it goes to `device`, such as to another type.
-        rank: number of this process, of `world`.
+        rank: number of this process.
         world: number of processes.
         done: numbers of batches to leave out.
         title: what progress is reported as.

@@ -21,10 +21,6 @@ class JpegPack(Dataset):
         path: `.npz` file with `jpeg` (uint8, all files one after another), `offset` (where each
             begins, and the end), `label` (class of each) and `class_name`.
         size: side of the pictures in pixels.
-
-    Attributes:
-        targets: class number of every picture.
-        classes: names of the classes.
     """
 
     def __init__(self, path: str, size: int = 32) -> None:

@@ -151,12 +151,9 @@ class CorruptImageError(InputError):
 class ReadSource(ImageSource):
     """A source that reads each image from somewhere.
 
-    Args:
-        names: class names.
-        members: for each class what `read` needs to find its images, in random order.
-        on_corrupt: "raise" stops at an unreadable image; "skip" tries the images of a class when
-            they are first needed, leaves out those that cannot be read, and reports them.
-        identity: what tells this source from others.
+    `members` has for each class what `read` needs to find its images, in random order. `on_corrupt`
+    is "raise" to stop at an unreadable image; "skip" tries the images of a class when they are
+    first needed, leaves out those that cannot be read, and reports them.
     """
 
     def __init__(
@@ -187,8 +184,11 @@ class ReadSource(ImageSource):
 
     def files(self, classes: np.ndarray, items: np.ndarray) -> list[str]:
         """Where each image is, as messages say it."""
+        return [self.describe(c, member) for c, member in self._where(classes, items)]
+
+    def _where(self, classes: np.ndarray, items: np.ndarray) -> list[tuple[int, int]]:
         pairs = zip(classes.tolist(), items.tolist(), strict=True)
-        return [self.describe(c, int(self._members[c][i])) for c, i in pairs]
+        return [(c, int(self._members[c][i])) for c, i in pairs]
 
     def changed(self, **attributes: Any) -> ReadSource:
         """A copy with other attributes, which may drop images of its own."""
@@ -201,9 +201,7 @@ class ReadSource(ImageSource):
 
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:
         """Image `items[b]` of class `classes[b]` for every b."""
-        where = [
-            (c, int(self._members[c][i])) for c, i in zip(classes.tolist(), items, strict=True)
-        ]
+        where = self._where(classes, items)
         pictures = [self._read_or_raise(c, member) for c, member in where]
         for (c, member), picture in zip(where, pictures, strict=True):
             if picture.shape != pictures[0].shape:

@@ -160,14 +160,6 @@ class ImageSet(Dataset):
         classes: `[n]` class of each image, a number of the source.
         items: `[n]` which image of that class.
         labels: `[n]` label of each image.
-
-    Example:
-        >>> from fsl_basesel.data import from_arrays
-        >>> source = from_arrays(torch.rand(4, 1, 2, 2), [0, 0, 1, 1], ["cat", "dog"])
-        >>> pictures = ImageSet(source, classes=[1, 0], items=[0, 1], labels=[7, 8])
-        >>> images, labels = pictures.batch([0, 1])
-        >>> images.shape, labels.tolist()
-        (torch.Size([2, 1, 2, 2]), [7, 8])
     """
 
     def __init__(

@@ -65,11 +65,7 @@ def check_file(path: Path, endings: tuple[str, ...]) -> Path:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a file by key, or the columns of a table by title.
-
-    Raises:
-        InputError: The file is missing, empty, broken, or more than fits into memory.
-    """
+    """All arrays of a file by key, or the columns of a table by title."""
     ending = check_file(path, ENDINGS).suffix.lower()
     readers = {".npz": _npz, ".npy": _npy, ".safetensors": _safetensors}
     try:

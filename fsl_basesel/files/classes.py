@@ -61,12 +61,7 @@ def open_file(text: str | Path) -> tuple[Path, dict[str, np.ndarray], dict[str, 
 
 
 def read_classes(path: str | Path) -> ClassCentroids:
-    """Read class centroids, or samples with labels, from `file` or `file:KEY`.
-
-    Raises:
-        InputError: The file is missing or broken, or does not say what it holds; the message says
-            how to name the key.
-    """
+    """Read class centroids, or samples with labels, from `file` or `file:KEY`."""
     file, arrays, named = open_file(path)
     parts: dict[str, np.ndarray] = {}
     for what, usual in KEYS.items():
@@ -200,11 +195,7 @@ class SimilarityMatrix(NamedTuple):
 
 
 def read_similarity(path: str | Path) -> SimilarityMatrix:
-    """Read |N| x |B| similarities from `file` or `file:KEY`: rows novel, columns candidates.
-
-    Raises:
-        InputError: The file is missing or broken, or does not say what it holds.
-    """
+    """Read |N| x |B| similarities from `file` or `file:KEY`: rows novel, columns candidates."""
     file, arrays, named = open_file(path)
     key = named.get("features", UNNAMED if UNNAMED in arrays else "similarity")
     with named_in(file):

@@ -91,11 +91,9 @@ def save_npz(
 def load_npz(
     path: str | os.PathLike[str], format: str | None, needed: Sequence[str] = (), *, what: str
 ) -> dict[str, np.ndarray]:
-    """All arrays that `save_npz` wrote, by key, without "format".
+    """All arrays that `save_npz` wrote, by key, without "format"; those of `needed` must be there.
 
-    Raises:
-        InputError: The file is missing, damaged, of another format, or lacks one of the keys
-            `needed`; `what` says what was expected, as in "a study written by `Study.save`".
+    `what` tells the reader of an error what was expected: "a study written by `Study.save`".
     """
     from fsl_basesel.files.array_files import read_arrays
 
@@ -113,11 +111,7 @@ def load_npz(
 
 
 def load_json(path: str | os.PathLike[str], format: str, *, what: str) -> dict[str, Any]:
-    """Read a JSON object whose "format" is `format`; the fields without that one are returned.
-
-    Raises:
-        InputError: The file is missing, damaged or something else; `what` says what was expected.
-    """
+    """Read a JSON object whose "format" is `format`; the fields without that one are returned."""
     with reading(path, what):
         text = Path(path).read_text(encoding="utf-8")
         fields = json.loads(text, parse_constant=_no_constant)

@@ -113,11 +113,7 @@ class Run:
 
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
-    """Read a run's folder.
-
-    Raises:
-        InputError: There is no such folder, it has nothing to report, or a file is damaged.
-    """
+    """Read a run's folder; one with nothing to report or a damaged file is refused."""
     path = Path(folder)
     if not path.is_dir():
         what = "a file" if path.exists() else "not there"

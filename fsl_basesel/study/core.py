@@ -175,11 +175,7 @@ class Study:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Study:
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: If the file is no study, or a damaged one.
-        """
+        """Read what `save` wrote."""
         fields = ("similarity", "sets", "accuracy", "names", "novel_names")
         arrays = load_npz(path, FORMAT, fields, what="a study written by `Study.save` (.npz)")
         similarity, sets, accuracy, names, novel_names = (arrays[field] for field in fields)

@@ -61,11 +61,7 @@ class Suggestion:
         return next(row for row in self.profile if row.k == self.k)
 
     def lam_at(self, k: int) -> float:
-        """The lam that goes with another k, by the same rule.
-
-        Raises:
-            InputError: The study has not looked at this k.
-        """
+        """The lam that goes with another k, by the same rule, if the study looked at that one."""
         for row in self.profile:
             if row.k == k:
                 return row.usable_lam
@@ -87,11 +83,7 @@ class Suggestion:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Suggestion:
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: If the file is no suggestion, or a damaged one.
-        """
+        """Read what `save` wrote."""
         what = "a suggestion written by `fsl-basesel suggest --out`"
         fields = load_json(path, FORMAT, what=what)
         with reading(path, what):
