@@ -131,13 +131,9 @@ def from_features(
     names: Sequence[str] | None = None,
     seed: int = 0,
 ) -> ImageSource:
-    """Classes from feature vectors, one an image, that some backbone has already computed.
+    """Classes from feature vectors `[n, d]`, one an image, that a backbone has already computed.
 
-    Args:
-        features: `[n, d]`.
-        labels: see `from_arrays`, as are the others.
-        names: see `from_arrays`.
-        seed: see `from_arrays`.
+    The other arguments are those of `from_arrays`.
 
     Example:
         >>> from_features(np.eye(3), [0, 1, 1]).sizes.tolist()

@@ -25,6 +25,10 @@ class NovelTask:
         repeat: number of the draw.
         seed: seed of all draws.
 
+    Attributes:
+        names: names of the novel classes, in label order.
+        groups: the family of each class, where the source knows families.
+
     Example:
         >>> import torch
         >>> from fsl_basesel.data import from_arrays
@@ -45,7 +49,8 @@ class NovelTask:
         for argument, value in (("shots", shots), ("queries", queries)):
             if value < 1:
                 raise InputError(f"Expected `{argument}` to be at least 1 but got {value}.")
-        self.source, self.shots, self.queries = source, int(shots), int(queries)
+        self.source, self.names, self.groups = source, source.names, source.groups
+        self.shots, self.queries = int(shots), int(queries)
         self.repeat, self.seed = int(repeat), int(seed)
         source.prepare(range(len(source)))
         small = np.flatnonzero(source.sizes < self.shots + 1)
@@ -60,16 +65,6 @@ class NovelTask:
             counter.shuffled(counter.key(self.seed, "novel", self.repeat, name), range(size))
             for name, size in zip(source.names, source.sizes.tolist(), strict=True)
         ]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the novel classes, in label order."""
-        return self.source.names
-
-    @property
-    def groups(self) -> tuple[str, ...] | None:
-        """The family of each class, where the source knows families."""
-        return self.source.groups
 
     @property
     def fingerprint(self) -> str:

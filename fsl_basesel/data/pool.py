@@ -26,6 +26,10 @@ class ClassPool:
         preview: images shown of each class before it is expanded; every class must have that
             many. None asks for 50, or all a class has where that is fewer.
 
+    Attributes:
+        names: names of the classes, in the order of the columns of a selection problem.
+        groups: the family of each class, where the source knows families.
+
     Example:
         >>> import torch
         >>> from fsl_basesel.data import ClassPool, from_arrays
@@ -40,7 +44,7 @@ class ClassPool:
     """
 
     def __init__(self, source: ImageSource, preview: int | None = None) -> None:
-        self.source = source
+        self.source, self.names, self.groups = source, source.names, source.groups
         self.preview = DEFAULT_PREVIEW if preview is None else int(preview)
         if self.preview < 1:
             raise InputError(
@@ -51,16 +55,6 @@ class ClassPool:
         self._expanded: dict[int, None] = {}
         self._require(range(len(self)), self._needed)
         self._shown = np.minimum(source.sizes, self.preview)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the classes; their order is the order of the columns in a selection problem."""
-        return self.source.names
-
-    @property
-    def groups(self) -> tuple[str, ...] | None:
-        """The family of each class, where the source knows families."""
-        return self.source.groups
 
     @property
     def expanded(self) -> list[int]:

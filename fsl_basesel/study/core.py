@@ -82,14 +82,10 @@ class Study:
         novel, base = matrix.shape
         self.similarity = matrix
         self.member = _membership(sets, base)
+        self.sizes = self.member.sum(axis=1)
         self.accuracy = _accuracies(accuracy, len(self.member), novel)
         self.names = checks.class_names(names, base, "names", "candidate")
         self.novel_names = checks.class_names(novel_names, novel, "novel_names", "novel class")
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Number of classes of each base set, `[S]`."""
-        return self.member.sum(axis=1)
 
     def regressors(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """x1 and x2, each `S x |N|`: mean similarity to the k nearest and to all of each set.

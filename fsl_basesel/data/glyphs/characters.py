@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import bisect
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable
-from itertools import chain
-
-MINIMUM_FACES = 4
 
 # First code point of each stretch and the group its characters belong to. A stretch ends where the
 # next begins; the stretches between those that the fonts cover are empty and need no name.
@@ -144,9 +139,3 @@ def class_name(code: int) -> str:
     """A readable name that no other class has: group, the character itself, its Unicode name."""
     name = unicodedata.name(chr(code), f"U+{code:04X}")
     return f"{group_of(code)}: {chr(code)} {name}"
-
-
-def common_characters(charmaps: Iterable[Iterable[int]]) -> list[int]:
-    """Characters that at least `MINIMUM_FACES` of the faces have, in order of code point."""
-    faces = Counter(chain.from_iterable(charmaps))
-    return [c for c, n in sorted(faces.items()) if n >= MINIMUM_FACES and is_shape(c)]

@@ -9,7 +9,9 @@ import math
 import threading
 import unicodedata
 import zipfile
+from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from fsl_basesel.data import cache
 from fsl_basesel.data.glyphs import characters
 from fsl_basesel.files.writing import save_npz
 
+MINIMUM_FACES = 4  # that a character must have
 SIDE = 32  # pixels of a template
 INK = 27  # pixels of its longer side that the glyph fills; the rest is margin
 _EM = 64  # pixels an em is drawn with before it is brought to size
@@ -104,7 +107,9 @@ def draw_bank() -> Bank:
 
     files = font_files()
     charmaps = [FT2Font(str(file)).get_charmap() for file in files]
-    codes = np.array(characters.common_characters(charmaps), np.int64)
+    faces_with = Counter(chain.from_iterable(charmaps))
+    common = [code for code, count in sorted(faces_with.items()) if count >= MINIMUM_FACES]
+    codes = np.array([code for code in common if characters.is_shape(code)], np.int64)
     pictures, owners, faces = [], [], []
     for number, (file, charmap) in enumerate(zip(files, charmaps, strict=True)):
         present = np.array([i for i, code in enumerate(codes.tolist()) if code in charmap])
@@ -119,7 +124,7 @@ def draw_bank() -> Bank:
 
     counts = np.bincount(owner, minlength=len(codes))
     twins = near_duplicates(templates, owner, face)
-    kept = (counts >= characters.MINIMUM_FACES) & (twins < 0)
+    kept = (counts >= MINIMUM_FACES) & (twins < 0)
     starts = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int64)
     return Bank(codes[kept], starts, np.ascontiguousarray(templates[kept[owner]]))
 

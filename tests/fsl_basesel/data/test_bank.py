@@ -13,8 +13,7 @@ import pytest
 
 from fsl_basesel.data import cache
 from fsl_basesel.data.glyphs import templates
-from fsl_basesel.data.glyphs.characters import MINIMUM_FACES
-from fsl_basesel.data.glyphs.templates import THRESHOLD, near_duplicates
+from fsl_basesel.data.glyphs.templates import MINIMUM_FACES, THRESHOLD, near_duplicates
 from fsl_basesel.files.writing import whole_file
 
 
