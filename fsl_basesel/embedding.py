@@ -43,26 +43,18 @@ def feature_batches(
     """Features of every image, a batch at a time, in order and without gradients.
 
     Batch b has the images from `b * batch_size` on. It goes to process b modulo `world`, so which
-    images share a batch does not depend on the number of processes. Between two batches nothing is
-    changed: `module` has its own modes, gradients and autocast are as the caller left them.
-    Progress in images is told to `fsl_basesel.progress`.
+    images share a batch does not depend on the number of processes. Batches with a number in `done`
+    are left out. Progress in images is told to `fsl_basesel.progress` under `title`.
 
-    Args:
-        images: what to look at; labels do not matter.
-        extract: takes images `[B, ...]` on `device` to features `[B, ...]`.
-        batch_size: images of a batch.
-        module: the network behind `extract`; it is in eval mode while `extract` runs.
-        device: where `extract` runs.
-        precision: makes the context that `extract` runs in, such as autocast.
-        convert: changes a batch of images before it goes to `device`, such as to another type.
-        rank: number of this process.
-        world: number of processes.
-        done: numbers of batches to leave out.
-        title: what progress is reported as.
-        threads: so many batches are read and run at once, each by one thread, without a loader and
-            its processes. It is the quickest way on a CPU that other programs use too, and the
-            features do not depend on the number. `module` must be in eval mode then.
-        workers: options of `torch.utils.data.DataLoader` (`num_workers`, `pin_memory`, ...).
+    `extract` takes images `[B, ...]` on `device`, after `convert` has changed them, to features. It
+    runs in the context that `precision` makes, such as autocast, and `module`, the network behind
+    it, is in eval mode meanwhile. Between two batches nothing is changed: `module` has its own
+    modes, gradients and autocast are as the caller left them.
+
+    With `threads` so many batches are read and run at once, each by one thread, without a loader
+    and its processes. It is the quickest way on a CPU that other programs use too, and the features
+    do not depend on the number. Threads cannot change modes: leave `module` out then. `workers` are
+    options of `torch.utils.data.DataLoader`.
 
     Yields:
         Positions of the images `[B]` int64 and their features `[B, d]` on `device`, as `extract`
@@ -72,8 +64,7 @@ def feature_batches(
     def run(pictures: Tensor) -> Tensor:
         if convert is not None:
             pictures = convert(pictures)
-        # Several threads cannot change modes; their module stays in eval mode.
-        with evaluation_mode(None if threads else module), torch.no_grad(), precision():
+        with evaluation_mode(module), torch.no_grad(), precision():
             return extract(pictures.to(device, non_blocking=True)).flatten(1)
 
     if batch_size < 1:

@@ -218,7 +218,6 @@ class EmbeddingJob:
             self.images,
             extract,
             batch_size=self.batch_size,
-            module=module,
             device=self.device,
             precision=self._precision,
             convert=self._convert,
