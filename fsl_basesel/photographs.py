@@ -211,7 +211,7 @@ class EmbeddingJob:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         module, extract = self.backbone.for_inference(self.device)
         if self.device.type == "cpu":
-            parallel = {"threads": max(1, self.workers)}
+            parallel: dict[str, Any] = {"threads": max(1, self.workers)}
         else:
             parallel = {"num_workers": self.workers, "pin_memory": self.device.type == "cuda"}
         batches = feature_batches(
