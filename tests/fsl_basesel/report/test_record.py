@@ -126,9 +126,12 @@ def test_images_of_different_shapes_are_brought_to_one(tmp_path):
     assert {picture.shape for picture in read.values()} == {(10, 10, 3)}
 
 
-def test_very_many_classes_have_smaller_pictures():
-    assert record._affordable(500) > 64
-    assert 8 <= record._affordable(100_000) < 16
+@pytest.mark.parametrize(("classes", "side"), [(500, 64), (100_000, 12), (10**9, 8)])
+def test_very_many_classes_have_smaller_pictures(classes, side, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "BUDGET", record.BUDGET * 5 // classes)  # what is left for five
+    path = record.save_pictures(tmp_path, ClassPool(Counting(5, size=100)))
+    read = record.load_pictures(path).candidates
+    assert {picture.shape for picture in read.values()} == {(side, side, 3)}
 
 
 def test_a_damaged_file_is_named(tmp_path):
