@@ -15,6 +15,8 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fsl_basesel.selectors import BUILT_IN
+
 if TYPE_CHECKING:
     from fsl_basesel.backbones import load_backbone as load_backbone
     from fsl_basesel.bounds import Certificate as Certificate
@@ -59,21 +61,12 @@ _NAMES = {
     "selecting": ("frontier", "select", "select_grid"),
     "selection": ("Explanation", "Selection"),
     "selectors": ("methods", "register"),
-    "selectors.auto": ("Auto",),
     "selectors.base": ("Choice", "Selector"),
-    "selectors.domain_similarity": ("DomainSimilarity",),
-    "selectors.double_greedy": ("ContinuousDoubleGreedy",),
-    "selectors.dual": ("LagrangianDual",),
-    "selectors.greedy": ("GreedyOnTarget",),
-    "selectors.greedy_novel": ("GreedyOnNovelClass",),
-    "selectors.kmedoids": ("KMedoids",),
-    "selectors.paper_rule": ("PaperRule",),
-    "selectors.random_greedy": ("RandomGreedy",),
-    "selectors.random_selection": ("RandomSelection",),
     "selectors.swap": ("WithSwaps",),
     "similarity": ("ClassCentroids", "class_centroids"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES |= {name: f"selectors.{module}" for module, name in BUILT_IN.values()}
 
 __all__ = list(_MODULES)
 

@@ -31,11 +31,9 @@ def is_tensor(values: object) -> TypeGuard[torch.Tensor]:
 
 
 def array(values: ArrayLike, expected: str) -> np.ndarray:
-    """`values` as an array on the CPU, not copied where that can be avoided.
+    """`values` as an array on the CPU; `expected` begins the message if they are none.
 
-    Raises:
-        InputError: If they are no array: rows of different length, masked entries, a sparse tensor.
-            `expected` begins the message.
+    None are rows of different length, masked entries, a sparse tensor.
     """
     if np.ma.is_masked(values):
         raise InputError(f"{expected} but got masked entries; fill them in or drop those classes.")
@@ -52,9 +50,6 @@ def matrix(values: ArrayLike, name: str, rows: str, columns: str) -> np.ndarray:
     """`values` as a two-dimensional float32 or float64 array on the CPU.
 
     Half precision becomes float32 and integers float64; both conversions are exact.
-
-    Raises:
-        InputError: If `values` is not a non-empty real matrix of finite numbers.
     """
     expected = f"Expected `{name}` to be a matrix of numbers ({rows} x {columns})"
     found = array(values, expected)
@@ -208,11 +203,7 @@ def class_names(
 def positions(
     classes: Iterable[Any], names: Sequence[str], expected: str = "the name of a class"
 ) -> list[int]:
-    """Where classes, given by name or by number, each once, stand among `names`.
-
-    Raises:
-        InputError: A class is not there or comes twice; `expected` says what names they are.
-    """
+    """Where classes, given by name or by number, each once, stand among `names`."""
     listed = list(classes)
     position = {name: number for number, name in enumerate(names)}
     unknown = [entry for entry in listed if isinstance(entry, str) and entry not in position]

@@ -29,17 +29,11 @@ HUB = 1 / 3
 
 @dataclass(frozen=True)
 class Control:
-    """Values of sets that were drawn without looking at similarities.
+    """Values of sets that were drawn without looking at similarities."""
 
-    Attributes:
-        kind: `RANDOM`, `DOMAIN` or `POOL`.
-        size: Classes of a set.
-        values: h of each set; one for the whole pool.
-    """
-
-    kind: str
-    size: int
-    values: tuple[float, ...]
+    kind: str  # RANDOM, DOMAIN or POOL
+    size: int  # classes of a set
+    values: tuple[float, ...]  # h of each set; one for the whole pool
 
     @property
     def mean(self) -> float:

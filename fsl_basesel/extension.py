@@ -13,7 +13,7 @@ import numpy as np
 from fsl_basesel import checks
 from fsl_basesel.checks import ArrayLike, is_tensor
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear import SortedRows, value_and_gradient
+from fsl_basesel.multilinear import value_and_gradient
 
 if TYPE_CHECKING:
     import torch
@@ -79,22 +79,6 @@ def _mean_top(problem: SelectionProblem, points: Any, backend: str) -> tuple[Any
     if problem.weights is not None:  # whose rows are sorted above the floor
         value = value + problem.floor
     return value, slopes
-
-
-def sorted_rows(problem: SelectionProblem) -> SortedRows:
-    """Every row in falling order; sorted once for all problems with this matrix and floor.
-
-    Rows with weights are sorted as weight * (f - floor), with a floor of 0.
-    """
-    weights = None if problem.weights is None else problem.weights.tobytes()
-
-    def sort() -> SortedRows:
-        if weights is None:
-            return SortedRows.from_columns(problem.by_candidate, problem.floor)
-        above = (problem.by_candidate - np.float64(problem.floor)) * problem.row_weights
-        return SortedRows.from_columns(above, 0.0)
-
-    return problem.matrix.once(("sorted rows", problem.floor, weights), sort)
 
 
 def _mark(problem: SelectionProblem, x: ArrayLike) -> int | None:

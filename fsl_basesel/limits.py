@@ -26,27 +26,16 @@ NO_LIMIT = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Limits of a problem, in the terms the algorithms need.
+    """Limits of a problem, in the terms the algorithms need."""
 
-    Attributes:
-        m: How many classes to choose; with a budget it is at most m.
-        include: Columns that must be chosen.
-        cost: `[|B|]`, 1 each by default.
-        budget: What the chosen columns may cost together, infinite without a budget.
-        group: `[|B|]` number of each column's group.
-        most: How many columns of each group may be chosen, those of B_s taken off.
-        least: How many must be chosen, those of B_s taken off.
-        labels: Names of the groups.
-    """
-
-    m: int
+    m: int  # classes to choose; with a budget at most so many
     include: tuple[int, ...]
-    cost: np.ndarray
-    budget: float
-    group: np.ndarray
-    most: np.ndarray
-    least: np.ndarray
-    labels: tuple[str, ...]
+    cost: np.ndarray  # [|B|], 1 each by default
+    budget: float  # infinite if there is none
+    group: np.ndarray  # [|B|], number of each column's group
+    most: np.ndarray  # columns of each group that may be chosen, those of B_s taken off
+    least: np.ndarray  # columns of each group that must be chosen, those of B_s taken off
+    labels: tuple[str, ...]  # of the groups
 
     @classmethod
     def of(cls, problem: SelectionProblem) -> Limits:

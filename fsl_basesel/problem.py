@@ -16,6 +16,7 @@ from fsl_basesel.checks import ArrayLike, is_tensor
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
 from fsl_basesel.limits import Limits, group_labels, group_numbers
+from fsl_basesel.multilinear import SortedRows
 from fsl_basesel.parallel import COLUMN_BLOCK, map_blocks
 from fsl_basesel.similarity import (
     ClassCentroids,
@@ -28,8 +29,6 @@ from fsl_basesel.similarity import (
 if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
-
-    from fsl_basesel.multilinear import SortedRows
 
 Made = TypeVar("Made")
 
@@ -49,26 +48,17 @@ SETTINGS = (
 
 @dataclass(eq=False)
 class Matrix:
-    """The similarities of one process, and what is computed once for all problems on them.
+    """The similarities of one process, and what is computed once for all problems on them."""
 
-    Attributes:
-        by_candidate: `[|B|, novel classes here]`, read-only.
-        rows: Which novel classes are here.
-        centroids: Of candidates and novel classes, where the similarities come from them.
-        space: In which a similarity with a name compares them.
-        tensors: Whether they came as tensors, so that answers are tensors too.
-        made_by: What made the centroids (backbone, preprocessing), where it is known.
-    """
-
-    by_candidate: np.ndarray
-    rows: Rows
+    by_candidate: np.ndarray  # [|B|, novel classes here], read-only
+    rows: Rows  # which novel classes are here
     names: tuple[str, ...]
-    novel_names: tuple[str, ...]
-    centroids: tuple[np.ndarray, np.ndarray] | None = None
-    space: Space | None = None
-    tensors: bool = False
-    made_by: dict[str, str] = field(default_factory=dict)
-    kept: dict[Hashable, Any] = field(default_factory=dict)
+    novel_names: tuple[str, ...]  # of all
+    centroids: tuple[np.ndarray, np.ndarray] | None = None  # of candidates and novel classes
+    space: Space | None = None  # in which a similarity with a name compares them
+    tensors: bool = False  # whether they came as tensors, so that answers are tensors too
+    made_by: dict[str, str] = field(default_factory=dict)  # backbone and preprocessing
+    kept: dict[Hashable, Any] = field(default_factory=dict)  # see `once`
 
     @classmethod
     def of(
@@ -542,8 +532,19 @@ class SelectionProblem:
 
     @property
     def sorted_rows(self) -> SortedRows:
-        """Every row in falling order, for the multilinear extension; sorted once for a matrix."""
-        return extension.sorted_rows(self)
+        """Every row in falling order; sorted once for all problems with this matrix and floor.
+
+        Rows with weights are sorted as weight * (f - floor), with a floor of 0.
+        """
+        weights = None if self.weights is None else self.weights.tobytes()
+
+        def sort() -> SortedRows:
+            if weights is None:
+                return SortedRows.from_columns(self.by_candidate, self.floor)
+            above = (self.by_candidate - np.float64(self.floor)) * self.row_weights
+            return SortedRows.from_columns(above, 0.0)
+
+        return self.matrix.once(("sorted rows", self.floor, weights), sort)
 
     def multilinear(self, x: ArrayLike, backend: str = "auto") -> Any:
         """F(x), the expectation of h; see `fsl_basesel.extension.multilinear`."""

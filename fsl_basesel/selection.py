@@ -33,7 +33,6 @@ class ChosenClass:
 
     Attributes:
         index: Its column.
-        name: Its name.
         serves: Novel classes that have it among their top-k base classes, the most similar first.
         gain: h gained when it was added to the classes chosen before it.
         loss: h lost if it alone were dropped from the finished selection.
@@ -57,7 +56,6 @@ class ServedClass:
     """One novel class.
 
     Attributes:
-        name: Its name.
         neighbours: Its top-k base classes with their similarities, the closest first; classes of
             B_s count.
         ratio_before: Similarity Ratio with B_s alone, None where B_s is empty.
@@ -91,7 +89,6 @@ class Selection:
 
     Attributes:
         indices: Chosen columns in order of choice.
-        names: Their names.
         value: h(U).
         upper_bound: Proven upper bound on the best h of any m classes; None if not certified.
         gap: (upper_bound - value) / |upper_bound - floor|; 0 is a proof of optimality. See
@@ -250,11 +247,7 @@ class Selection:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Selection:
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: If the file is no selection, or a damaged one.
-        """
+        """Read what `save` wrote; a file that is no selection, or a damaged one, is refused."""
         what = "a selection written by `Selection.save`"
         fields = load_json(path, FORMAT, what=what)
         with reading(path, what):

@@ -160,21 +160,13 @@ def unit_rows(
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Where a named similarity compares classes: `(centroid - centre) @ matrix`, by cosine.
-
-    Attributes:
-        name: One of `SIMILARITIES`.
-        centre: `[d]`, subtracted from candidates; None subtracts nothing.
-        novel_centre: `[d]`, subtracted from novel classes.
-        matrix: `[d, d]`, upper triangular; None leaves centroids as they are.
-        scale: Size of the centroids' entries, to tell rounding from a direction.
-    """
+    """Where a named similarity compares classes: `(centroid - centre) @ matrix`, by cosine."""
 
     name: str
-    centre: np.ndarray | None = None
-    novel_centre: np.ndarray | None = None
-    matrix: np.ndarray | None = None
-    scale: float = 0.0
+    centre: np.ndarray | None = None  # [d], of candidates; None subtracts nothing
+    novel_centre: np.ndarray | None = None  # [d], of novel classes
+    matrix: np.ndarray | None = None  # [d, d], upper triangular
+    scale: float = 0.0  # of the centroids' entries, to tell rounding from a direction
 
     def unit(
         self, rows: np.ndarray, argument: str, names: Sequence[str], offset: int = 0
@@ -221,17 +213,7 @@ def space_of(
     `centred` subtracts the mean of the candidates' centroids. `whitened` also maps by an inverse
     Cholesky factor of `(1 - s) S + s tr(S)/d I`, with `S` the covariance of the candidates'
     centroids and `s` the shrinkage, so that directions in which all candidates differ count less.
-
-    Args:
-        name: One of `SIMILARITIES`.
-        candidates: `[|B|, d]`.
-        novel: `[|N|, d]`.
-        centre: "candidates": their mean is subtracted from both sides; "each": each side's own
-            mean, for candidates and novel classes from different sources (text and images).
-        shrinkage: `s`, above 0 and at most 1.
-
-    Raises:
-        InputError: Unknown name, or too few or equal candidates.
+    See `SelectionProblem.from_centroids`.
     """
     known_similarity(name)
     if centre not in CENTRES:

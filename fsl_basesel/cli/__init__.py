@@ -71,13 +71,10 @@ def build_parser(words: Sequence[str]) -> CommandParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
+    """Run a command, by default that of the process, and return its exit code.
 
     0: done. 2: bad usage or bad input, with one line on stderr. 130: interrupted by Ctrl-C.
     141: whoever read the output closed it.
-
-    Args:
-        argv: Words of the command line after the program; by default those of the process.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a name shows "?"

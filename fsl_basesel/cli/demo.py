@@ -8,7 +8,7 @@ import os
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fsl_basesel.cli import output, reproduce
 from fsl_basesel.cli.screen import PlainConsole, new_table, print_chosen, print_novel
@@ -16,7 +16,6 @@ from fsl_basesel.cli.screen import PlainConsole, new_table, print_chosen, print_
 if TYPE_CHECKING:
     from lightning_modules.callbacks import ColdStartSelection, NovelEvaluation
     from lightning_modules.experiments.plan import Experiment, TableRow
-    from lightning_modules.experiments.store import ResultStore
 
 EXAMPLES = """\
 examples:
@@ -25,6 +24,7 @@ examples:
 """
 
 SCHEDULE = (6, 12, 25, 50, 100)
+SHOWN = 3  # classes whose reasons are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, compare, cold start, explain, report."""
+    import yaml
+
     from fsl_basesel.data.glyphs import glyph_codes
+    from fsl_basesel.files.writing import csv_text
+    from fsl_basesel.selection import Selection
     from lightning_modules.experiments import plan
+    from lightning_modules.experiments.result_tables import COLUMNS, result_rows
     from lightning_modules.experiments.store import ResultStore
     from lightning_modules.experiments.trial import cold_start_run
 
@@ -74,14 +79,23 @@ def run(args: argparse.Namespace) -> int:
     failures = reproduce.work(rows, store, args.jobs)
     if failures:
         return reproduce.finish(experiment, rows, store, failures, console)
-    _print_comparison(console, experiment, rows, store)
+    results = result_rows(experiment, rows, store)
+    _print_comparison(console, experiment, rows, results)
     schedule = (*(size for size in SCHEDULE if size < first.m), first.m)
     with output.working(f"Cold start {'-'.join(map(str, schedule))}"):
         staged = replace(first, schedule=schedule, method="auto", k=3, lam=0.0, similarity="cosine")
         stages = cold_start_run(staged, folder)
     _print_stages(console, *stages)
-    _print_reasons(console, folder / f"selection-stage-{len(schedule)}.json")
-    page = _report(experiment, rows, store, folder)
+    selection = Selection.load(folder / f"selection-stage-{len(schedule)}.json")
+    console.print("Why these classes?", style="bold")
+    print_chosen(console, selection, SHOWN)
+    console.print("What do the novel classes get?", style="bold")
+    print_novel(console, selection.explain().novel[:SHOWN])
+    output.save_text(folder / "results.csv", csv_text(results, COLUMNS))
+    plain = json.loads(json.dumps(asdict(experiment)))  # tuples as lists, for YAML
+    settings = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    output.save_text(folder / "settings.yaml", settings)
+    page, _ = output.save_page(folder)
     seconds = time.perf_counter() - start
     words = f"\nReport: {page}   ({seconds / 60:.1f} minutes)"
     console.print(words, style="bold", soft_wrap=True)
@@ -89,13 +103,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_comparison(
-    console: PlainConsole, experiment: Experiment, rows: list[TableRow], store: ResultStore
+    console: PlainConsole,
+    experiment: Experiment,
+    rows: list[TableRow],
+    results: list[dict[str, Any]],
 ) -> None:
     """Accuracy of each method, its paired difference, and how good its selections provably are."""
     from fsl_basesel.report.paired import points, summarise
-    from lightning_modules.experiments.result_tables import result_rows
 
-    results = result_rows(experiment, rows, store)
     shots = experiment.shots
     pairs = [title for count in shots for title in (f"{count}-shot, %", "vs Random")]
     table = new_table("method", *pairs, "optimal to", left=("method",))
@@ -146,29 +161,3 @@ def _print_stages(
             *(f"{100 * row['accuracy']:.1f} ± {100 * row['ci95']:.1f}" for row in mine),
         )
     console.print(table)
-
-
-def _print_reasons(console: PlainConsole, path: Path, count: int = 3) -> None:
-    """Some of the classes chosen last, and what some novel classes got."""
-    from fsl_basesel.selection import Selection
-
-    selection = Selection.load(path)
-    console.print("Why these classes?", style="bold")
-    print_chosen(console, selection, count)
-    console.print("What do the novel classes get?", style="bold")
-    print_novel(console, selection.explain().novel[:count])
-
-
-def _report(experiment: Experiment, rows: list[TableRow], store: ResultStore, folder: Path) -> Path:
-    """The report of the run, with the configuration beside it."""
-    import yaml
-
-    from fsl_basesel.files.writing import csv_text
-    from lightning_modules.experiments.result_tables import COLUMNS, result_rows
-
-    results = csv_text(result_rows(experiment, rows, store), COLUMNS)
-    output.save_text(folder / "results.csv", results)
-    plain = json.loads(json.dumps(asdict(experiment)))  # tuples as lists, for YAML
-    settings = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-    output.save_text(folder / "settings.yaml", settings)
-    return output.save_page(folder)[0]

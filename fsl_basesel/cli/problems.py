@@ -276,7 +276,14 @@ def _settings(
     found = {} if args.limits is None else _limits_in(args.limits, names)
     page_classes = found.pop("classes", ())
     given = {key: value for key, value in vars(args).items() if value is not None}
-    numeric = ("m", "mu", "budget", "at_most", "at_least")
+    if "suggestion" in given:
+        from fsl_basesel.study.suggestion import Suggestion
+
+        suggestion = Suggestion.load(args.suggestion)
+        found["k"] = given.get("k", suggestion.k)
+        if "lam" not in given:
+            found["lam"] = suggestion.lam_at(found["k"])  # a lam belongs to its k
+    numeric = ("m", "k", "lam", "mu", "budget", "at_most", "at_least")
     found |= {key: given[key] for key in numeric if key in given}
     found |= {key: read_names(given[key], names) for key in ("exclude", "include") if key in given}
     if "weights" in given:
@@ -296,20 +303,7 @@ def _settings(
         found["cost"] = [max(0, args.images_per_class - count) for count in images]
     if "mu" in found and "cost" not in found:
         raise InputError("Expected --cost with --mu but got none; add --cost")
-    k, lam = _k_and_lam(args)
-    return {"k": k, "lam": lam, "selected": selected, **found}, page_classes
-
-
-def _k_and_lam(args: argparse.Namespace) -> tuple[int, float]:
-    """What was typed, else what was suggested (a lam belongs to its k), else 3 and 0."""
-    k, lam = args.k, args.lam
-    if args.suggestion is not None:
-        from fsl_basesel.study.suggestion import Suggestion
-
-        suggestion = Suggestion.load(args.suggestion)
-        k = suggestion.k if k is None else k
-        lam = suggestion.lam_at(k) if lam is None else lam
-    return DEFAULT_K if k is None else k, 0.0 if lam is None else lam
+    return {"selected": selected, **found}, page_classes
 
 
 def _limits_in(path: str, names: tuple[str, ...]) -> dict[str, Any]:

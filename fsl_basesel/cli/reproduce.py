@@ -57,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
     console = PlainConsole()
     if args.list or args.name is None:
-        _print_list(console)
+        for name in plan.names():
+            experiment = plan.load(name, ".")
+            count = len(plan.each_trial(experiment.rows()))
+            console.print(f"{name:<28}{count:>6} networks  {experiment.title}", soft_wrap=True)
         return 0
     experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
     rows = experiment.rows()
@@ -90,15 +93,6 @@ def load_only(
     known = experiment.datasets
     wanted = {word: known[word] for word in output.listed(only, list(known), "--only")}
     return dataclasses.replace(experiment, datasets=wanted)
-
-
-def _print_list(console: PlainConsole) -> None:
-    from lightning_modules.experiments import plan
-
-    for name in plan.names():
-        experiment = plan.load(name, ".")
-        count = len(plan.each_trial(experiment.rows()))
-        console.print(f"{name:<28}{count:>6} networks  {experiment.title}", soft_wrap=True)
 
 
 def work(rows: list[TableRow], store: ResultStore, jobs: int) -> list[TrialOutcome]:

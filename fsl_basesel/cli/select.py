@@ -103,8 +103,8 @@ def links_and_report(
 ) -> Iterator[str]:
     """Write them if asked for; a line about each."""
     if args.link is not None:
-        count = link_classes(Path(args.candidates), selection.names, Path(args.link))
-        yield f"Linked {count} folders in {args.link}"
+        link_classes(Path(args.candidates), selection.names, Path(args.link))
+        yield f"Linked {len(selection.names)} folders in {args.link}"
     if args.report is not None:
         with output.working("Writing the report"):
             page = write_report(Path(args.report), inputs, selection, args)
@@ -120,14 +120,12 @@ def print_table(
     screen.print_facts(console, inputs.problem, selection)
     found = controls(inputs.problem, *inputs.groups)
     screen.print_controls(console, selection.value, selection.upper_bound, found)
+    top = len(selection.names) if args.explain else args.top
+    screen.print_chosen(console, selection, top, whole=args.explain)
     if args.explain:
-        screen.print_chosen(console, selection, len(selection.names), whole=True)
         screen.print_novel(console, selection.explain().novel)
-    else:
-        screen.print_chosen(console, selection, args.top)
-        more = len(selection.names) - args.top
-        if more > 0:
-            console.print(f"... and {more} more (--top N shows N)", style="dim")
+    elif len(selection.names) > top:
+        console.print(f"... and {len(selection.names) - top} more (--top N shows N)", style="dim")
     output.note([*doubts(inputs.problem, selection, found[0], inputs.trained), *defaults(args)])
 
 
@@ -204,7 +202,7 @@ def selector_with(method: str, gap: float | None) -> Selector:
     return dataclasses.replace(selector_of(method), gap=gap)  # type: ignore[call-arg]
 
 
-def link_classes(root: Path, names: list[str], target: Path) -> int:
+def link_classes(root: Path, names: list[str], target: Path) -> None:
     """Make `target` with a link to the folder of each class."""
     with output.writing(target):
         for name in names:
@@ -214,7 +212,6 @@ def link_classes(root: Path, names: list[str], target: Path) -> int:
             link = target / name
             link.parent.mkdir(parents=True, exist_ok=True)
             os.symlink(folder, link, target_is_directory=True)
-    return len(names)
 
 
 def write_report(

@@ -5,7 +5,6 @@ A method is imported when it is first asked for.
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,19 +13,20 @@ from fsl_basesel.errors import InputError
 if TYPE_CHECKING:
     from fsl_basesel.selectors.base import Selector
 
-# Each method's file and class; a selector of the user's own is there as a class.
-_by_name: dict[str, str | type[Selector]] = {
-    "auto": "auto.Auto",
-    "paper": "paper_rule.PaperRule",
-    "greedy-novel": "greedy_novel.GreedyOnNovelClass",
-    "greedy-target": "greedy.GreedyOnTarget",
-    "random-greedy": "random_greedy.RandomGreedy",
-    "double-greedy": "double_greedy.ContinuousDoubleGreedy",
-    "dual": "dual.LagrangianDual",
-    "random": "random_selection.RandomSelection",
-    "domsim": "domain_similarity.DomainSimilarity",
-    "kmedoids": "kmedoids.KMedoids",
+# File and class of each method.
+BUILT_IN = {
+    "auto": ("auto", "Auto"),
+    "paper": ("paper_rule", "PaperRule"),
+    "greedy-novel": ("greedy_novel", "GreedyOnNovelClass"),
+    "greedy-target": ("greedy", "GreedyOnTarget"),
+    "random-greedy": ("random_greedy", "RandomGreedy"),
+    "double-greedy": ("double_greedy", "ContinuousDoubleGreedy"),
+    "dual": ("dual", "LagrangianDual"),
+    "random": ("random_selection", "RandomSelection"),
+    "domsim": ("domain_similarity", "DomainSimilarity"),
+    "kmedoids": ("kmedoids", "KMedoids"),
 }
+_registered: dict[str, type[Selector]] = {}  # of the user's own
 
 
 def methods() -> list[str]:
@@ -36,7 +36,7 @@ def methods() -> list[str]:
         >>> methods()[:4]
         ['auto', 'paper', 'greedy-novel', 'greedy-target']
     """
-    return list(_by_name)
+    return [*BUILT_IN, *_registered]
 
 
 def register(selector: type[Selector]) -> type[Selector]:
@@ -59,7 +59,7 @@ def register(selector: type[Selector]) -> type[Selector]:
     """
     from fsl_basesel.selectors.base import Selector
 
-    if not (inspect.isclass(selector) and issubclass(selector, Selector)):
+    if not (isinstance(selector, type) and issubclass(selector, Selector)):
         raise InputError(f"Expected a subclass of Selector but got {selector!r}.")
     name = getattr(selector, "name", None)
     if not isinstance(name, str) or not getattr(selector, "guarantee", None):
@@ -67,13 +67,12 @@ def register(selector: type[Selector]) -> type[Selector]:
             f"Expected {selector.__name__} to have the class attributes `name` and `guarantee`; "
             "say 'none' where nothing is guaranteed."
         )
-    known = _by_name.get(name)
     # A module that is loaded again brings its selectors again.
-    if isinstance(known, str) or (known is not None and _origin(known) != _origin(selector)):
+    if name in BUILT_IN or _origin(_registered.get(name, selector)) != _origin(selector):
         raise InputError(
             f"Expected the name of {selector.__name__} to be new but {name!r} is a method already."
         )
-    _by_name[name] = selector
+    _registered[name] = selector
     return selector
 
 
@@ -83,15 +82,14 @@ def _origin(selector: type[Selector]) -> tuple[str, str]:
 
 def selector_class(method: str) -> type[Selector]:
     """The class of a method, whose attributes are its contract."""
-    if not isinstance(method, str) or method not in _by_name:
+    if not isinstance(method, str) or method not in methods():
         raise InputError(
-            f"Expected `method` to be one of {', '.join(_by_name)} or a Selector but got "
+            f"Expected `method` to be one of {', '.join(methods())} or a Selector but got "
             f"{method!r}."
         )
-    found = _by_name[method]
-    if not isinstance(found, str):
-        return found
-    module, name = found.split(".")
+    if method in _registered:
+        return _registered[method]
+    module, name = BUILT_IN[method]
     return getattr(import_module(f"{__name__}.{module}"), name)
 
 

@@ -127,11 +127,7 @@ class Selector(ABC):
             )
 
     def on_device(self, device: str) -> Selector:
-        """The same algorithm with what can run on a device there; itself for `auto`.
-
-        Raises:
-            InputError: Nothing of it runs on another device than the CPU.
-        """
+        """The same algorithm with what can run on a device there; itself for `auto`."""
         if device == "auto":
             return self
         if device != "cpu" and not self.uses_device():

@@ -92,25 +92,15 @@ def step_budget(problem: SelectionProblem) -> int:
 
 @dataclass
 class Node:
-    """A part of all choices: some classes are in, some are out, the others are free.
+    """A part of all choices: some classes are in, some are out, the others are free."""
 
-    Attributes:
-        inside: Columns that are in, besides B_s.
-        free: Columns that may be chosen, ascending.
-        thresholds: The best ones met.
-        terms: Columns of the set that the bound belongs to.
-        price: The best nu met.
-        bound: On the value of every choice of this part.
-        often: How often each free column was in the best set of the last steps, 0 to 1.
-    """
-
-    inside: np.ndarray
-    free: np.ndarray
-    thresholds: np.ndarray
-    terms: np.ndarray
-    price: float = 0.0
-    bound: float = np.inf
-    often: np.ndarray | None = None
+    inside: np.ndarray  # columns that are in, besides B_s
+    free: np.ndarray  # columns that may be chosen, ascending
+    thresholds: np.ndarray  # the best ones met
+    terms: np.ndarray  # columns of the set that the bound belongs to
+    price: float = 0.0  # the best nu met
+    bound: float = np.inf  # on the value of every choice of this part
+    often: np.ndarray | None = None  # share of the last best sets that have each free column
 
     def keep(self, which: np.ndarray) -> None:
         """Leave only some of the free columns."""

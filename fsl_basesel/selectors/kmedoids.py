@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from fsl_basesel import checks
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, space_of_centroids
 from fsl_basesel.selectors.greedy import greedy_order
@@ -21,9 +20,6 @@ class KMedoids(Selector):
 
     The novel task plays no part: the paper's baseline for General Selection. The start is drawn
     from the generator; the medoids are listed in greedy order.
-
-    Attributes:
-        max_iterations: Passes over all candidates before FasterPAM gives up improving.
     """
 
     name: ClassVar[str] = "kmedoids"
@@ -31,11 +27,6 @@ class KMedoids(Selector):
     uses_k: ClassVar[bool] = False
     randomized: ClassVar[bool] = True
     guarantee: ClassVar[str] = "none"
-
-    max_iterations: int = 100
-
-    def __post_init__(self) -> None:
-        checks.integer(self.max_iterations, "max_iterations", 0, None, "")
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         _, unit = space_of_centroids(problem, self.name)
@@ -46,8 +37,6 @@ class KMedoids(Selector):
         distance = np.clip(1.0 - unit @ unit.T, 0.0, None)
         start = generator.permutation(len(unit))[: problem.m].astype(np.uint64)
         # One thread: the parallel version's answer depends on how the work is cut up.
-        result = kmedoids.fasterpam(
-            distance, start, max_iter=self.max_iterations, init="random", n_cpu=1
-        )
+        result = kmedoids.fasterpam(distance, start, max_iter=100, init="random", n_cpu=1)
         medoids = np.sort(np.asarray(result.medoids, np.int64))
         return Choice(greedy_order(problem, problem.unselected[medoids]))

@@ -102,7 +102,7 @@ def test_users_register_selectors_of_their_own() -> None:
     finally:
         from fsl_basesel import selectors
 
-        selectors._by_name.pop("test-last", None)
+        selectors._registered.pop("test-last", None)
 
 
 def test_a_seed_is_a_number_or_a_generator_by_either_word() -> None:
