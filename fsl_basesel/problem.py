@@ -67,11 +67,9 @@ class Matrix:
         names: Sequence[str] | None,
         novel_names: Sequence[str] | None,
     ) -> Matrix:
-        """A matrix `|N| x |B|`, checked; copied unless nobody else can write to it."""
+        """A copy of a matrix `|N| x |B|`, checked."""
         matrix = checks.matrix(similarity, "similarity", "novel classes", "candidates")
-        by_candidate = matrix.T
-        if _may_change(matrix) or not by_candidate.flags.c_contiguous:
-            by_candidate = np.array(by_candidate, order="C")
+        by_candidate = np.array(matrix.T, order="C")
         base, novel = by_candidate.shape
         return cls(
             by_candidate,
@@ -112,8 +110,7 @@ class SelectionProblem:
     ones (correction 3 in docs/paper.md). Arithmetic is float64 whatever the storage type.
 
     Args:
-        similarity: `|N| x |B|`, rows novel classes, columns candidates. One candidate-major copy is
-            kept; a read-only array that is already candidate-major is taken as it is. Or the
+        similarity: `|N| x |B|`, rows novel classes, columns candidates; a copy is kept. Or the
             `matrix` of another problem, with its names.
         m: How many classes to add, 0 to `|B_u|`; 100 by default. With a budget it is how many at
             most, by default as many as the budget buys.
@@ -595,19 +592,6 @@ class SelectionProblem:
             f"SelectionProblem({self.n_novel} novel x {self.n_candidates} candidates, m={self.m}, "
             f"k={self.k}, lam={self.lam:g}, selected={len(self.selected)}, mu={self.mu:g})"
         )
-
-
-def _may_change(array: np.ndarray) -> bool:
-    """Whether somebody could write to the memory of `array`, perhaps through what it is a view of.
-
-    pandas hands out read-only views of frames that can be written to.
-    """
-    owner: object = array
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
-            return True
-        owner = owner.base
-    return False
 
 
 def _digest(names: object, *arrays: np.ndarray) -> str:

@@ -12,15 +12,7 @@ import numpy as np
 
 from fsl_basesel import checks
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.array_files import (
-    ENDINGS,
-    TABLES,
-    UNNAMED,
-    broken,
-    check_file,
-    describe,
-    read_arrays,
-)
+from fsl_basesel.files.array_files import TABLES, broken, check_file, describe, read_arrays
 from fsl_basesel.files.classes import KEYS, named_in
 
 
@@ -50,27 +42,17 @@ def positions(entries: Any, names: Sequence[str]) -> tuple[int, ...]:
 def read_values(path: str | Path, names: Sequence[str], key: str) -> list[Any]:
     """One value for each class: its `cost`, `weight` or `group`.
 
-    Reads a table with columns `name` and `key` (.csv), an object of names and values (.json), or an
-    array in the order of the classes (.npy, or under `key` in .npz, .pt and .safetensors). Names
-    that are none of the classes are passed over.
+    Reads a table with columns `name` and `key` (.csv, .parquet), or an object of names and values
+    (.json). Names that are none of the classes are passed over.
     """
-    file = check_file(Path(path), (".json", *ENDINGS))
+    file = check_file(Path(path), (".json", *TABLES))
     with named_in(file):
         if file.suffix.lower() == ".json":
             return by_name(_read(file), names, key)
-        if file.suffix.lower() in TABLES:
-            listed, values = _columns(file, KEYS["names"], (key, f"{key}s"))
-            known = set(names)
-            positions([name for name in listed if name in known], names)
-            return by_name(dict(zip(listed, values, strict=True)), names, key)
-        arrays = read_arrays(file)
-        array = arrays.get(UNNAMED, arrays.get(key))
-        if array is None or array.shape != (len(names),):
-            raise InputError(
-                f"Expected an array `{key}` of {len(names)} entries, one for each class, but it "
-                f"holds {describe(arrays)}"
-            )
-        return array.tolist()
+        listed, values = _columns(file, KEYS["names"], (key, f"{key}s"))
+        known = set(names)
+        positions([name for name in listed if name in known], names)
+        return by_name(dict(zip(listed, values, strict=True)), names, key)
 
 
 def by_name(values: Any, names: Sequence[str], key: str) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,6 @@ from fsl_basesel.errors import InputError
 if TYPE_CHECKING:
     from fsl_basesel.photographs import EmbeddingJob
     from fsl_basesel.selection import Selection
-    from fsl_basesel.selectors.base import Selector
 
 FORMATS = ("json", "csv", "txt")
 EXAMPLES = f"""\
@@ -52,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = f"one of {', '.join(fb.methods())} (%(default)s)"
     add("--method", default="auto", choices=fb.methods(), metavar="NAME", help=listed)
     add("--seed", type=int, default=0, help="seed of methods and of the images looked at (0)")
-    add("--gap", type=float, metavar="X", help="auto, dual: stop at this gap (0.001 is 0.1 %%)")
     add("--no-certify", action="store_true", help="do not compute an upper bound afterwards")
     add = output.add_output_arguments(parser, "the selection", FORMATS).add_argument
     add("--top", type=int, default=10, metavar="N", help="rows of the table (%(default)s)")
@@ -75,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from fsl_basesel.distributed import all_or_none
+    from fsl_basesel.selectors import selector_class
 
     all_or_none(lambda: _check(args))
     if args.dry_run:
@@ -82,7 +80,7 @@ def _run(args: argparse.Namespace) -> int:
         return 0
     with output.working("Reading the input, computing similarities"):
         inputs = build_inputs(args)
-    problem, selector = inputs.problem, selector_with(args.method, args.gap)
+    problem, selector = inputs.problem, selector_class(args.method)()
     certify = not args.no_certify
     with output.working(f"Choosing from {len(problem.unselected)} classes"):
         # With pictures --device is for the network, whatever the method.
@@ -185,21 +183,6 @@ def print_estimates(jobs: dict[str, EmbeddingJob]) -> None:
     console = screen.PlainConsole()
     console.print(f"{job.backbone.name}, {job.backbone.preprocessing}", soft_wrap=True)
     console.print(table)
-
-
-def selector_with(method: str, gap: float | None) -> Selector:
-    """The selector of a name, told at which gap to stop."""
-    from fsl_basesel.selectors import selector_of
-
-    if gap is None:
-        return selector_of(method)
-    able = [name for name in fb.methods() if hasattr(selector_of(name), "gap")]
-    if method not in able:
-        raise InputError(
-            f"Expected --gap with one of the methods {', '.join(able)}, which stop at a gap, but "
-            f"got --method {method}; leave --gap out"
-        )
-    return dataclasses.replace(selector_of(method), gap=gap)  # type: ignore[call-arg]
 
 
 def link_classes(root: Path, names: list[str], target: Path) -> None:

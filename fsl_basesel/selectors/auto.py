@@ -18,11 +18,8 @@ from fsl_basesel.selectors.swap import improve_by_swaps
 class Auto(LagrangianDual):
     """What to use when in doubt: never below greedy, and proven near-optimal for the instance.
 
-    It runs on the CPU, also where there is a GPU, like every method but `double-greedy`.
-
-    Attributes:
-        gap: Relative gap at which the dual stops.
-        max_steps: Most steps of the dual; None is `step_budget` of the problem.
+    It runs on the CPU, also where there is a GPU, like every method but `double-greedy`. `gap` and
+    `max_steps` are those of `LagrangianDual`.
     """
 
     name: ClassVar[str] = "auto"

@@ -58,12 +58,6 @@ def test_problem_does_not_follow_later_changes_of_the_input() -> None:
         problem.by_candidate[0, 0] = 1.0
 
 
-def test_a_read_only_candidate_major_array_is_not_copied() -> None:
-    columns = np.random.default_rng(0).random((50, 20))
-    columns.flags.writeable = False
-    assert np.shares_memory(SelectionProblem(columns.T, m=1).by_candidate, columns)
-
-
 def test_a_read_only_view_of_memory_that_can_change_is_copied() -> None:
     columns = np.full((5, 2), 0.5)
     view = columns.T.view()

@@ -87,22 +87,6 @@ def test_costs_by_name(tmp_path: Path, file: str, text: str) -> None:
     assert costs.tolist() == [1, 2, 3, 4]
 
 
-def test_costs_from_arrays(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.arange(4, dtype=np.int16))
-    assert read_cost(tmp_path / "a.npy", NAMES).tolist() == [0, 1, 2, 3]
-    np.savez(tmp_path / "a.npz", cost=np.arange(4.0), other=np.eye(2))
-    assert read_cost(tmp_path / "a.npz", NAMES).tolist() == [0, 1, 2, 3]
-    np.savez(tmp_path / "a.npz", first=np.arange(4.0), other=np.eye(2))
-    with pytest.raises(InputError, match=r"array `cost` of 4 entries.* first float64 \[4\]"):
-        read_cost(tmp_path / "a.npz", NAMES)
-    np.save(tmp_path / "a.npy", np.array(["a"] * 4))
-    with pytest.raises(InputError, match=r"numbers as cost but got 'a' for 'owl'"):
-        read_cost(tmp_path / "a.npy", NAMES)
-    np.save(tmp_path / "a.npy", np.arange(3))
-    with pytest.raises(InputError, match=r"of 4 entries.* one array int64 \[3\]"):
-        read_cost(tmp_path / "a.npy", NAMES)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -114,16 +114,6 @@ def test_no_certify_says_so_in_the_table(run, pool: Path) -> None:
     assert "gap" not in result.out.split("class")[0]
 
 
-def test_a_gap_is_handed_to_methods_that_stop_at_one(run, pool: Path, task: Path) -> None:
-    words = ("select", pool, "--novel", task, "-m", 4, "--gap", 0.5)
-    printed = json.loads(run(*words, "--format", "json").out)
-    assert printed["hyperparameters"]["gap"] == 0.5
-    assert printed["gap"] <= 0.5
-    result = run(*words, "--method", "random")
-    assert result.code == 2
-    assert "Expected --gap with one of the methods auto, dual" in result.err
-
-
 def test_selected_classes_count_as_there(run, pool: Path, task: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first.json", tmp_path / "second.csv"
     words = ("select", pool, "--novel", task, "-m", 3, "--format", "json")
@@ -252,7 +242,6 @@ def test_top_sets_the_rows_of_the_table(run, pool: Path) -> None:
         (["-m", "3", "--out", "/proc/none/chosen.json"], "Expected to write /proc/none"),
         (["-m", "3", "--out", "/dev/null/chosen.json"], "Expected to write /dev/null/"),
         (["-m", "3", "--selected", "none.txt"], "file at none.txt"),
-        (["-m", "3", "--gap", "-1"], "`gap`"),
         (["-m", "3", "--top", "-1"], "--top"),
     ],
 )
