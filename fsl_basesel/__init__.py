@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from fsl_basesel.selectors.auto import Auto as Auto
     from fsl_basesel.selectors.base import Choice as Choice
     from fsl_basesel.selectors.base import Selector as Selector
-    from fsl_basesel.selectors.domain_similarity import DomainSimilarity as DomainSimilarity
+    from fsl_basesel.selectors.baselines import DomainSimilarity as DomainSimilarity
+    from fsl_basesel.selectors.baselines import KMedoids as KMedoids
+    from fsl_basesel.selectors.baselines import RandomSelection as RandomSelection
     from fsl_basesel.selectors.double_greedy import ContinuousDoubleGreedy as ContinuousDoubleGreedy
     from fsl_basesel.selectors.dual import LagrangianDual as LagrangianDual
     from fsl_basesel.selectors.greedy import GreedyOnTarget as GreedyOnTarget
     from fsl_basesel.selectors.greedy_novel import GreedyOnNovelClass as GreedyOnNovelClass
-    from fsl_basesel.selectors.kmedoids import KMedoids as KMedoids
     from fsl_basesel.selectors.paper_rule import PaperRule as PaperRule
     from fsl_basesel.selectors.random_greedy import RandomGreedy as RandomGreedy
-    from fsl_basesel.selectors.random_selection import RandomSelection as RandomSelection
     from fsl_basesel.selectors.swap import WithSwaps as WithSwaps
     from fsl_basesel.similarity import ClassCentroids as ClassCentroids
     from fsl_basesel.similarity import class_centroids as class_centroids

@@ -127,11 +127,9 @@ def class_centroids(
     if limit is not None:
         checks.integer(limit, "limit", 1, None, "")
     classes, images = np.unique(given, return_inverse=True, return_counts=True)[1:]
-    order = np.argsort(classes, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(images)[:-1]])
+    by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(images)[:-1])
     centroids = np.empty((len(images), matrix.shape[1]))
-    for label, (start, number) in enumerate(zip(starts, images, strict=True)):
-        members = order[start : start + number][:limit]
+    for label, members in enumerate(found[:limit] for found in by_class):
         rows = matrix[members]
         if normalize:
             rows = unit_rows(rows, "features", [f"of image {image}" for image in members])

@@ -22,9 +22,9 @@ BUILT_IN = {
     "random-greedy": ("random_greedy", "RandomGreedy"),
     "double-greedy": ("double_greedy", "ContinuousDoubleGreedy"),
     "dual": ("dual", "LagrangianDual"),
-    "random": ("random_selection", "RandomSelection"),
-    "domsim": ("domain_similarity", "DomainSimilarity"),
-    "kmedoids": ("kmedoids", "KMedoids"),
+    "random": ("baselines", "RandomSelection"),
+    "domsim": ("baselines", "DomainSimilarity"),
+    "kmedoids": ("baselines", "KMedoids"),
 }
 _registered: dict[str, type[Selector]] = {}  # of the user's own
 

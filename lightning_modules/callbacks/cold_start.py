@@ -13,7 +13,7 @@ from torch import Tensor
 from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors.base import Selector
-from fsl_basesel.selectors.random_selection import RandomSelection
+from fsl_basesel.selectors.baselines import RandomSelection
 from lightning_modules.both import kinds
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
