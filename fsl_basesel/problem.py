@@ -136,9 +136,7 @@ class SelectionProblem:
 
     Attributes:
         matrix: The similarities, shared with all problems made by `replace`.
-        m: As given, like `k`, `lam`, `selected`, `cost`, `mu`, `floor`, `budget`, `exclude`,
-            `include`, `groups`, `at_most` and `at_least`.
-        weights: None, or `[|N|]` with a sum of 1.
+        weights: None, or `[|N|]` with a sum of 1. The other arguments are attributes as given.
         limits: What the algorithms need of budget, include and groups, None without any.
         by_candidate: `[|B|, |N|]`, the similarities of a candidate side by side; the rows of this
             process, which `rows` knows.

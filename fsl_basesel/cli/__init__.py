@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import fsl_basesel
+from fsl_basesel.errors import InputError, ProcessError
+from fsl_basesel.memory import free_bytes, gigabytes
 
 COMMANDS = {
     "select": "choose the base classes for a task and say how good the choice provably is",
@@ -93,8 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from fsl_basesel.errors import InputError, ProcessError
-
     try:
         words = sys.argv[1:] if argv is None else argv
         args = build_parser(words).parse_args(words)
@@ -107,8 +107,6 @@ def _run(argv: Sequence[str] | None) -> int:
     except (InputError, ProcessError, MemoryError) as error:
         line, ours = " ".join(str(error).split()), isinstance(error, InputError)
         if isinstance(error, MemoryError):
-            from fsl_basesel.memory import free_bytes, gigabytes
-
             asked = line or "it asked for more than there is"
             line = f"out of memory: {asked}; {gigabytes(free_bytes())} are free"
         if not ours or os.environ.get("RANK", "0") == "0":  # bad input is bad in all processes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import fsl_basesel as fb
 from fsl_basesel.cli import output, screen
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs, defaults
+from fsl_basesel.selectors import selector_class
 
 if TYPE_CHECKING:
     from fsl_basesel.problem import SelectionProblem
@@ -36,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, save."""
     from fsl_basesel.controls import controls, doubts
-    from fsl_basesel.selectors import selector_class
 
     output.check_out(args.out)
     with output.working("Reading the input, computing similarities"):
@@ -97,12 +97,10 @@ def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> lis
 
 def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:
     """Run the methods on two of the novel classes, so that times hold no compilation."""
-    from fsl_basesel.problem import SelectionProblem
-    from fsl_basesel.selectors import selector_class
     from fsl_basesel.selectors.paper_rule import recommended
 
     rows = problem.by_candidate[:, :2].T
-    tiny = SelectionProblem(rows, m=min(2, problem.m), k=problem.k, lam=problem.lam)
+    tiny = fb.SelectionProblem(rows, m=min(2, problem.m), k=problem.k, lam=problem.lam)
     for method in methods:
         if not selector_class(method).needs_centroids:
             fb.select(tiny, recommended(problem) if method == "paper" else method, certify=False)

@@ -8,6 +8,9 @@ from typing import Any
 
 from fsl_basesel.cli import output
 from fsl_basesel.cli.problems import add_picture_arguments, picture_options
+from fsl_basesel.cli.select import print_estimates
+from fsl_basesel.distributed import is_first
+from fsl_basesel.files.writing import save_npz
 
 EXAMPLES = """\
 examples:
@@ -36,9 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Embed and save; of several processes the first writes."""
     from fsl_basesel.backbones import DEFAULT
-    from fsl_basesel.cli.select import print_estimates
-    from fsl_basesel.distributed import is_first
-    from fsl_basesel.files.writing import save_npz
     from fsl_basesel.photographs import EmbeddingJob
 
     out = output.check_out(args.out, ("npz",))

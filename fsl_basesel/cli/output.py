@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich import progress
 
+from fsl_basesel import checks
 from fsl_basesel.cli.screen import PlainConsole
+from fsl_basesel.distributed import is_first
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import csv_text, write_text
+from fsl_basesel.progress import listening
 
 if TYPE_CHECKING:
     from fsl_basesel.report.run import Run
@@ -47,8 +51,6 @@ def numbers(text: str | None, kind: type, flag: str) -> list[Any] | None:
 
 def listed(text: str, known: Sequence[str], flag: str) -> list[str]:
     """Different words with commas between, each one of `known`."""
-    from fsl_basesel import checks
-
     words = list(dict.fromkeys(word.strip() for word in text.split(",")))
     for word in words:
         checks.one_of(word, known, flag)
@@ -95,8 +97,6 @@ def writing(path: Path) -> Iterator[None]:
 
 def save_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    from fsl_basesel.files.writing import write_text
-
     with writing(path):
         write_text(path, text)
 
@@ -124,8 +124,6 @@ def deliver(
     The table ends with a line about each file. `others` yields those of further files, which may
     be written while it is iterated: `--out` is safe by then. Of several processes the first writes.
     """
-    from fsl_basesel.distributed import is_first
-
     written = []
     if args.out is not None and is_first():
         out = Path(args.out)
@@ -147,8 +145,6 @@ def as_text(
     format: str, rows: Iterable[Mapping[str, object]], document: Mapping[str, object]
 ) -> str:
     """The rows as CSV, or the document as JSON."""
-    from fsl_basesel.files.writing import csv_text
-
     if format == "csv":
         return csv_text(rows)
     return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
@@ -164,9 +160,6 @@ def note(lines: Iterable[str]) -> None:
 @contextmanager
 def working(task: str) -> Iterator[None]:
     """Show on stderr, if it is a terminal, what is under way, how far it is and for how long."""
-    from fsl_basesel.distributed import is_first
-    from fsl_basesel.progress import listening
-
     # Asked of the stream: FORCE_COLOR makes no terminal of a file.
     if not sys.stderr.isatty() or not is_first():
         yield

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fsl_basesel.distributed import all_or_none, launched
 from fsl_basesel.errors import InputError
 
 if TYPE_CHECKING:
@@ -161,7 +162,6 @@ def _is_names(novel: str | None) -> bool:
 
 def build_inputs(args: argparse.Namespace) -> Inputs:
     """Read what was named and make the problem."""
-    from fsl_basesel.distributed import all_or_none, launched
     from fsl_basesel.files.classes import read_similarity
     from fsl_basesel.problem import SelectionProblem
     from fsl_basesel.similarity import SIMILARITIES

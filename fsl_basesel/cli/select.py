@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fsl_basesel as fb
+from fsl_basesel.checks import integer
 from fsl_basesel.cli import output, screen
 from fsl_basesel.cli.problems import (
     FILES,
@@ -20,7 +21,11 @@ from fsl_basesel.cli.problems import (
     embedding_jobs,
     improved_by_page,
 )
+from fsl_basesel.distributed import all_or_none, is_first, launched, together
 from fsl_basesel.errors import InputError
+from fsl_basesel.files.writing import csv_text
+from fsl_basesel.memory import gigabytes
+from fsl_basesel.selectors import selector_of
 
 if TYPE_CHECKING:
     from fsl_basesel.photographs import EmbeddingJob
@@ -61,8 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Select, print, save; of the processes of torchrun all select, and the first one prints."""
-    from fsl_basesel.distributed import is_first, together
-
     with together(), open(os.devnull, "w") as nowhere, contextlib.ExitStack() as quiet:
         if not is_first():
             quiet.enter_context(contextlib.redirect_stdout(nowhere))
@@ -71,16 +74,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from fsl_basesel.distributed import all_or_none
-    from fsl_basesel.selectors import selector_class
-
     all_or_none(lambda: _check(args))
     if args.dry_run:
         print_estimates(embedding_jobs(args))
         return 0
     with output.working("Reading the input, computing similarities"):
         inputs = build_inputs(args)
-    problem, selector = inputs.problem, selector_class(args.method)()
+    problem, selector = inputs.problem, selector_of(args.method)
     certify = not args.no_certify
     with output.working(f"Choosing from {len(problem.unselected)} classes"):
         # With pictures --device is for the network, whatever the method.
@@ -129,8 +129,6 @@ def print_table(
 
 def as_text(selection: Selection, format: str) -> str:
     """The selection as json, csv, or txt: one name per line."""
-    from fsl_basesel.files.writing import csv_text
-
     if format == "json":
         return selection.to_json() + "\n"
     if format == "txt":
@@ -147,9 +145,6 @@ def as_text(selection: Selection, format: str) -> str:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse before the work what would fail after it."""
-    from fsl_basesel.checks import integer
-    from fsl_basesel.distributed import launched
-
     output.check_out(args.out, FORMATS)
     integer(args.top, "--top", 0, None, "")
     if launched() and (args.report or args.link or args.dry_run):
@@ -168,8 +163,6 @@ def _check(args: argparse.Namespace) -> None:
 
 def print_estimates(jobs: dict[str, EmbeddingJob]) -> None:
     """What embedding the folders would take."""
-    from fsl_basesel.memory import gigabytes
-
     if not jobs:
         raise InputError("Expected a folder of pictures for --dry-run; leave --dry-run out")
     table = screen.new_table(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fsl_basesel.cli import output
 from fsl_basesel.cli.screen import PlainConsole, new_table
+from fsl_basesel.files.writing import csv_text
 
 if TYPE_CHECKING:
     from fsl_basesel.study import ClassRegression, Suggestion
@@ -43,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, regress, print, save."""
-    from fsl_basesel.files.writing import csv_text
     from fsl_basesel.study import Study
 
     output.check_out(args.out, ("json",))
