@@ -319,12 +319,9 @@ class SelectionProblem:
         return cls(Matrix(by_candidate, rows, *known), m, k, lam, **settings)
 
     def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:
-        """This process's share of the rows of a problem that every process has.
+        """This process's share of the rows of a problem that every process of `group` has.
 
         Use it like any other problem, the same way on every process (`fsl_basesel.distributed`).
-
-        Args:
-            group: A `torch.distributed` process group; by default all processes.
         """
         key = _digest((self.names, self.novel_names), self.by_candidate)
         rows = Rows.spread(self.n_novel, group, key)

@@ -70,13 +70,15 @@ class ServedClass:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Every chosen class in order of choice, and every novel class."""
+    """Every chosen class in order of choice, and every novel class.
+
+    Iterating gives rows of (chosen class, novel classes it serves, its gain).
+    """
 
     chosen: tuple[ChosenClass, ...]
     novel: tuple[ServedClass, ...]
 
     def __iter__(self):  # type: ignore[no-untyped-def]
-        """Rows of (chosen class, novel classes it serves, its gain)."""
         return ((row.name, row.serves, row.gain) for row in self.chosen)
 
     def __len__(self) -> int:
@@ -98,7 +100,6 @@ class Selection:
             `selected`) and of the selector.
         seed: Seed of the selector's randomness, None if a generator was passed.
         seconds: Wall time of the call: choice, reasons, and the certificate where one was made.
-        version: Library version that made it.
         backend: Gradient backend used, None where no gradient was needed.
         explanation: What `explain()` returns.
         device: Where the gradients were computed, None where none was needed.
@@ -193,11 +194,7 @@ class Selection:
         return (self.value - floor) / (self.upper_bound - floor)
 
     def explain(self) -> Explanation:
-        """Whom each chosen class serves, its gain and loss; what each novel class got.
-
-        Iterating gives rows of (chosen class, novel classes it serves, its gain); `.chosen` and
-        `.novel` hold everything.
-        """
+        """Whom each chosen class serves, its gain and loss; what each novel class got."""
         return self.explanation
 
     def rows(self) -> list[dict[str, Any]]:

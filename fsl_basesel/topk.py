@@ -50,10 +50,7 @@ def remove(
     index: np.ndarray,
     floor: float,
 ) -> None:
-    """Take column `v` out; `members` are the columns that stay.
-
-    The rows that list `v` are made again from `members`.
-    """
+    """Take column `v` out; rows that list it are made again from `members`, which stay."""
     rows = np.flatnonzero((index == v).any(axis=1))
     value[rows], index[rows] = floor, -1
     insert(columns, members, value, index, rows)

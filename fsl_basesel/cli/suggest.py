@@ -25,7 +25,6 @@ examples:
 STUDY is a file of `fsl_basesel.study.Study.save`: similarities, random base sets
 and the accuracy of every novel class on each of them. See docs/study.md."""
 
-
 LEGEND = """\
 R²: mean of the classes' regressions, beside what chance gives; unseen: of one
 regression for all classes, for base sets left out of it; λ: -β2/β1 of that

@@ -177,10 +177,7 @@ def seeded(seed: Seed) -> np.random.Generator:
 
 
 def space_of_centroids(problem: SelectionProblem, method: str) -> tuple[Space, np.ndarray]:
-    """The space in which the problem's similarity compares centroids, and B_u at unit length there.
-
-    Refuses a similarity that is a function.
-    """
+    """The space in which a named similarity compares centroids, and B_u at unit length there."""
     space, free = problem.matrix.space, problem.unselected
     if space is None or problem.centroids is None:
         raise InputError(
