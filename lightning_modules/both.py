@@ -1,8 +1,6 @@
 """`pytorch_lightning` and `lightning.pytorch` are two packages with the same classes twice.
 
-Callbacks of one serve the Trainers of both, and a data module may inherit from both. A model must
-be of its Trainer's package: `lightning_modules` has those for `pytorch_lightning`, and
-`lightning_modules.lightning_pytorch` the same models for `lightning.pytorch`.
+Callbacks of one serve the Trainers of both; data modules and models inherit from both.
 """
 
 from __future__ import annotations
@@ -39,37 +37,18 @@ def plain_checkpoint_io(io: Any) -> bool:
     )
 
 
-def _tell_of_both(package: str) -> None:
-    """Have a Trainer of `package` name both packages if it is given a model of the other one.
-
-    Lightning does so for its own classes only, not for what inherits from them.
-    """
-    home = importlib.import_module(f"{package}.utilities.compile")
-    check = getattr(home, "_check_mixed_imports", None)
-    if check is None:
-        return
-    (other,) = (name for name in PACKAGES if name != package)
-
-    def check_bases(model: object) -> None:
-        check(model)
-        if any(base.__module__.startswith(f"{other}.") for base in type(model).__mro__):
-            raise TypeError(
-                f"Expected a model of `{package}`, the package of the Trainer, but "
-                f"{type(model).__qualname__} is of `{other}`; use one package for both. The models "
-                "of lightning_modules are for `pytorch_lightning`, and those of "
-                "lightning_modules.lightning_pytorch for `lightning.pytorch`."
-            )
-
-    home._check_mixed_imports = check_bases  # type: ignore[attr-defined]
-
-
 if TYPE_CHECKING:
-    DataModule = pl.LightningDataModule
+    DataModule, Module = pl.LightningDataModule, pl.LightningModule
 else:
     if importlib.util.find_spec("lightning") is not None:
         importlib.import_module("lightning.pytorch")
-        for each in PACKAGES:
-            _tell_of_both(each)
 
     class DataModule(*kinds("", "LightningDataModule")):
         """A data module for Trainers of both packages, if both are installed."""
+
+    class Module(*kinds("", "LightningModule")):
+        """A model for Trainers of both packages, if both are installed."""
+
+        # Hooks whose code is not the same in both: one package would take them for overridden.
+        configure_sharded_model = None
+        train_dataloader = val_dataloader = test_dataloader = predict_dataloader = None

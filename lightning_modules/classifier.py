@@ -6,9 +6,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from fsl_basesel.data import NovelTask
 from fsl_basesel.embedding import evaluation_mode
 from fsl_basesel.errors import InputError
 from lightning_modules.backbones import build_backbone
+from lightning_modules.both import Module
 from lightning_modules.data import BaseClassDataModule, step_seed
 from lightning_modules.evaluation import evaluate_novel
 from lightning_modules.heads import NearestCentroid
@@ -99,14 +99,39 @@ class MaskedHead(nn.Module):
         self._count = int(self.active)
 
 
-if TYPE_CHECKING:
-    Module = pl.LightningModule
-else:
-    Module = object
+class BaseClassifier(Module):
+    """A backbone and a linear head over the base classes, trained as in the paper.
 
+    The head is made when training starts and has room for all classes the schedule will reach; see
+    `MaskedHead`. All weights are a function of `seed`, so that a run that is killed before its
+    first checkpoint starts again the same.
 
-class ClassifierMethods(Module):
-    """All of `BaseClassifier` but the package its LightningModule is of."""
+    Args:
+        backbone: "resnet18", "conv4", "conv3" or a pre-trained network such as "efficientnet-lite0"
+            (see `build_backbone`), or any module that turns images into features; what it returns
+            is flattened.
+        stem: stem of resnet18, "imagenet" or "cifar".
+        in_channels: channels of the images for a backbone named by a word. Grey images are
+            repeated where a backbone expects colour.
+        capacity: the most classes there will be; None asks the data module.
+        lr: learning rate.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of SGD.
+        milestones: epochs, out of `schedule_epochs`, from which on the rate is a tenth.
+        schedule: "steps": the paper's, a rate that falls tenfold at the milestones. "one-cycle":
+            up to `lr` in the first fifth of the batches and down to nothing along a cosine, which
+            makes more of a training of few epochs.
+        schedule_epochs: epochs for which `milestones` are given; they are scaled to the epochs of
+            a stage of a cold start, or to the Trainer's `max_epochs`.
+        optimizer: makes another optimizer of the parameters.
+        lr_scheduler: makes another schedule of the optimizer; stepped every epoch.
+        seed: seed of the weights.
+
+    Example:
+        >>> model = BaseClassifier("conv3", capacity=5)
+        >>> model.features(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 128])
+    """
 
     def __init__(
         self,
@@ -296,38 +321,3 @@ class ClassifierMethods(Module):
         log(f"{part}_loss", loss, sync_dist=part == "val")
         log(f"{part}_accuracy", accuracy)
         return loss
-
-
-class BaseClassifier(ClassifierMethods, pl.LightningModule):
-    """A backbone and a linear head over the base classes, trained as in the paper.
-
-    The head is made when training starts and has room for all classes the schedule will reach; see
-    `MaskedHead`. All weights are a function of `seed`, so that a run that is killed before its
-    first checkpoint starts again the same.
-
-    Args:
-        backbone: "resnet18", "conv4", "conv3" or a pre-trained network such as "efficientnet-lite0"
-            (see `build_backbone`), or any module that turns images into features; what it returns
-            is flattened.
-        stem: stem of resnet18, "imagenet" or "cifar".
-        in_channels: channels of the images for a backbone named by a word. Grey images are
-            repeated where a backbone expects colour.
-        capacity: the most classes there will be; None asks the data module.
-        lr: learning rate.
-        momentum: momentum of SGD.
-        weight_decay: weight decay of SGD.
-        milestones: epochs, out of `schedule_epochs`, from which on the rate is a tenth.
-        schedule: "steps": the paper's, a rate that falls tenfold at the milestones. "one-cycle":
-            up to `lr` in the first fifth of the batches and down to nothing along a cosine, which
-            makes more of a training of few epochs.
-        schedule_epochs: epochs for which `milestones` are given; they are scaled to the epochs of
-            a stage of a cold start, or to the Trainer's `max_epochs`.
-        optimizer: makes another optimizer of the parameters.
-        lr_scheduler: makes another schedule of the optimizer; stepped every epoch.
-        seed: seed of the weights.
-
-    Example:
-        >>> model = BaseClassifier("conv3", capacity=5)
-        >>> model.features(torch.zeros(2, 1, 28, 28)).shape
-        torch.Size([2, 128])
-    """

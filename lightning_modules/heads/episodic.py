@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from fsl_basesel.errors import InputError
+from lightning_modules.both import Module
 from lightning_modules.episodes import Episode, split_task
 from lightning_modules.heads.base import Head, full_precision
 
 OptimizerFactory = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 
 
-if TYPE_CHECKING:
+class EpisodicHead(Head, Module):
+    """A head with its backbone as a LightningModule: each batch is one task.
 
-    class Module(Head, pl.LightningModule):
-        """A head that is also a LightningModule."""
-else:
-    Module = Head
+    A task is an `Episode`, or what learn2learn's tasksets give: `(data, labels)` with labels 0 to
+    ways - 1, of which the first `shots` inputs of every class are learnt from. Losses and
+    accuracies are logged as `train_loss`, `val_accuracy` and so on.
 
-
-class EpisodicMethods(Module):
-    """All of `EpisodicHead` but the package its LightningModule is of."""
+    Args:
+        backbone: images to features; None where the tasks hold features.
+        shots: inputs of each class that a task is learnt from; None where batches are `Episode`s.
+        lr: learning rate of Adam, learn2learn's default.
+        optimizer: makes another optimizer of the parameters.
+    """
 
     def __init__(
         self,
@@ -97,18 +100,3 @@ class EpisodicMethods(Module):
         if self.optimizer is not None:
             return self.optimizer(parameters)
         return torch.optim.Adam(parameters, self.lr)
-
-
-class EpisodicHead(EpisodicMethods, pl.LightningModule):
-    """A head with its backbone as a LightningModule: each batch is one task.
-
-    A task is an `Episode`, or what learn2learn's tasksets give: `(data, labels)` with labels 0 to
-    ways - 1, of which the first `shots` inputs of every class are learnt from. Losses and
-    accuracies are logged as `train_loss`, `val_accuracy` and so on.
-
-    Args:
-        backbone: images to features; None where the tasks hold features.
-        shots: inputs of each class that a task is learnt from; None where batches are `Episode`s.
-        lr: learning rate of Adam, learn2learn's default.
-        optimizer: makes another optimizer of the parameters.
-    """

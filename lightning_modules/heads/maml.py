@@ -14,12 +14,37 @@ from fsl_basesel.errors import InputError
 from lightning_modules import require_learn2learn
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import evaluation_mode, full_precision, one_by_one
-from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods
+from lightning_modules.heads.episodic import EpisodicHead
 from lightning_modules.heads.normalisation import use_support_statistics
 
 
-class MAMLMethods(EpisodicMethods):
-    """All of `MAML` but the package its LightningModule is of."""
+class MAML(EpisodicHead):
+    """Model-agnostic meta-learning (Finn et al. 2017); learn2learn's `MAML` adapts a clone.
+
+    As an evaluator it adapts and predicts; nothing of it changes. As a LightningModule it learns
+    weights from which few steps suffice. The classifier starts at zero, so that an untrained one
+    has no preference among labels, which mean something else in every task.
+
+    Evaluation works in the Trainer's inference mode. No query has a part in the score of another:
+    batch normalisation uses running statistics, or those of the support set where there are none.
+
+    Args:
+        ways: classes of a task at most; tasks with fewer use the first outputs.
+        dims: number of features.
+        backbone: images to features, adapted with the classifier; without one the tasks hold
+            features and the classifier alone is adapted.
+        inner_lr: step size of the adaptation.
+        steps: steps of the adaptation.
+        eval_steps: steps when evaluating; None is `steps`.
+        first_order: leave second derivatives out when training.
+        options: `shots`, `lr` and `optimizer` of `EpisodicHead`.
+
+    Example:
+        >>> support = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> labels = torch.tensor([1, 0])
+        >>> MAML(ways=2, dims=2, steps=5).scores(support, labels, support, ways=2).argmax(-1)
+        tensor([1, 0])
+    """
 
     def __init__(
         self,
@@ -104,50 +129,7 @@ class MAMLMethods(EpisodicMethods):
             clone.adapt(functional.cross_entropy(logits, labels))
 
 
-class MAML(MAMLMethods, EpisodicHead):
-    """Model-agnostic meta-learning (Finn et al. 2017); learn2learn's `MAML` adapts a clone.
-
-    As an evaluator it adapts and predicts; nothing of it changes. As a LightningModule it learns
-    weights from which few steps suffice. The classifier starts at zero, so that an untrained one
-    has no preference among labels, which mean something else in every task.
-
-    Evaluation works in the Trainer's inference mode. No query has a part in the score of another:
-    batch normalisation uses running statistics, or those of the support set where there are none.
-
-    Args:
-        ways: classes of a task at most; tasks with fewer use the first outputs.
-        dims: number of features.
-        backbone: images to features, adapted with the classifier; without one the tasks hold
-            features and the classifier alone is adapted.
-        inner_lr: step size of the adaptation.
-        steps: steps of the adaptation.
-        eval_steps: steps when evaluating; None is `steps`.
-        first_order: leave second derivatives out when training.
-        options: `shots`, `lr` and `optimizer` of `EpisodicHead`.
-
-    Example:
-        >>> support = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> labels = torch.tensor([1, 0])
-        >>> MAML(ways=2, dims=2, steps=5).scores(support, labels, support, ways=2).argmax(-1)
-        tensor([1, 0])
-    """
-
-
-class ANILMethods(MAMLMethods):
-    """All of `ANIL` but the package its LightningModule is of."""
-
-    def _adapting(
-        self, backbone: torch.nn.Module | None, classifier: torch.nn.Linear
-    ) -> torch.nn.Module:
-        self.backbone = backbone
-        return classifier
-
-    def _inputs(self, episode: Episode) -> list[Tensor]:
-        """Features; support and queries share a batch, as in learn2learn's training."""
-        return self._embedded_together(episode)
-
-
-class ANIL(ANILMethods, MAML):
+class ANIL(MAML):
     """Almost no inner loop (Raghu et al. 2020): the backbone is learnt across tasks only.
 
     Arguments are those of `MAML`. As the backbone does not adapt, features can be computed once for
@@ -158,3 +140,13 @@ class ANIL(ANILMethods, MAML):
         >>> anil.features(torch.zeros(3, 1, 2, 4)).shape, anil.adapts_backbone
         (torch.Size([3, 8]), False)
     """
+
+    def _adapting(
+        self, backbone: torch.nn.Module | None, classifier: torch.nn.Linear
+    ) -> torch.nn.Module:
+        self.backbone = backbone
+        return classifier
+
+    def _inputs(self, episode: Episode) -> list[Tensor]:
+        """Features; support and queries share a batch, as in learn2learn's training."""
+        return self._embedded_together(episode)

@@ -11,7 +11,7 @@ from fsl_basesel import checks
 from lightning_modules import require_learn2learn
 from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import autocast_off, class_means, full_precision, one_by_one
-from lightning_modules.heads.episodic import EpisodicHead, EpisodicMethods
+from lightning_modules.heads.episodic import EpisodicHead
 
 DISTANCES = ("euclidean", "cosine")
 
@@ -19,8 +19,27 @@ DISTANCES = ("euclidean", "cosine")
 CACHED_NUMBERS = 1 << 18
 
 
-class ProtoNetMethods(EpisodicMethods):
-    """All of `ProtoNet` but the package its LightningModule is of."""
+class ProtoNet(EpisodicHead):
+    """Distance to the mean feature of each class (Snell et al. 2017), to evaluate and to train.
+
+    The classifier is learn2learn's `PrototypicalClassifier`; only how it is computed differs.
+    Squared euclidean distances are one matrix product where learn2learn's own function makes a
+    tensor of ways x queries x dimensions, and the prototypes are another in place of a loop.
+
+    Args:
+        backbone: images to features; None where the episodes hold features.
+        distance: "euclidean" or "cosine".
+        scale: factor on the logits when training. 1 is learn2learn's; cosines, which lie between
+            -1 and 1, train better with about 10.
+        options: `shots`, `lr` and `optimizer` of `EpisodicHead`.
+
+    Example:
+        >>> support = torch.tensor([[0.0, 0.0], [4.0, 4.0]])
+        >>> query = torch.tensor([[1.0, 1.0], [3.0, 4.0]])
+        >>> ProtoNet().scores(support, torch.tensor([0, 1]), query, ways=2)
+        tensor([[ -2., -18.],
+                [-25.,  -1.]])
+    """
 
     def __init__(
         self,
@@ -56,29 +75,6 @@ class ProtoNetMethods(EpisodicMethods):
         """Scaled scores; support and queries share a batch, as in learn2learn's training."""
         support, query = self._embedded_together(episode)
         return self.scale * self.scores(support, episode.support_labels, query, episode.ways)
-
-
-class ProtoNet(ProtoNetMethods, EpisodicHead):
-    """Distance to the mean feature of each class (Snell et al. 2017), to evaluate and to train.
-
-    The classifier is learn2learn's `PrototypicalClassifier`; only how it is computed differs.
-    Squared euclidean distances are one matrix product where learn2learn's own function makes a
-    tensor of ways x queries x dimensions, and the prototypes are another in place of a loop.
-
-    Args:
-        backbone: images to features; None where the episodes hold features.
-        distance: "euclidean" or "cosine".
-        scale: factor on the logits when training. 1 is learn2learn's; cosines, which lie between
-            -1 and 1, train better with about 10.
-        options: `shots`, `lr` and `optimizer` of `EpisodicHead`.
-
-    Example:
-        >>> support = torch.tensor([[0.0, 0.0], [4.0, 4.0]])
-        >>> query = torch.tensor([[1.0, 1.0], [3.0, 4.0]])
-        >>> ProtoNet().scores(support, torch.tensor([0, 1]), query, ways=2)
-        tensor([[ -2., -18.],
-                [-25.,  -1.]])
-    """
 
 
 def squared_distances(prototypes: Tensor, queries: Tensor) -> Tensor:
