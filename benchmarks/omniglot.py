@@ -89,7 +89,7 @@ def network(seed: int) -> ConvNet:
     """Four blocks of up to 32 channels; the weights are a function of the seed."""
     torch.manual_seed(seed)
     # Channels last is twice as fast here, on a CPU.
-    return ConvNet((16, 32, 32, 32)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return ConvNet((16, 32, 32, 32), 1).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def train(data: Omniglot, classes: list[int], how: str, epochs: int, seed: int) -> Any:

@@ -101,7 +101,7 @@ def distinct_columns(indices: Iterable[int], name: str, count: int) -> tuple[int
     return columns
 
 
-def integer(value: Any, name: str, low: int, high: int | None, limit: str) -> int:
+def integer(value: Any, name: str, low: int, high: int | None = None, limit: str = "") -> int:
     """`value` as an int between `low` and `high`; `limit` says in words what `high` is."""
     try:
         number = index(value)

@@ -66,7 +66,7 @@ def controls(
         domain 0.9
         pool 0.9
     """
-    checks.integer(draws, "draws", 1, None, "")
+    checks.integer(draws, "draws", 1)
     found = [_drawn(problem, RANDOM, None, draws, seed)]
     inside = task_domain(groups, novel_groups)
     if inside is not None and 0 < inside[problem.unselected].sum() < len(problem.unselected):

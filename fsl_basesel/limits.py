@@ -284,8 +284,8 @@ def group_numbers(
     if groups is None:
         raise InputError(f"Expected `groups` with `{name}` but got none; say what the groups are.")
     if isinstance(given, Mapping):
-        return {str(k): checks.integer(v, f"{name}[{k!r}]", 0, None, "") for k, v in given.items()}
-    return checks.integer(given, name, 0, None, "")
+        return {str(k): checks.integer(v, f"{name}[{k!r}]", 0) for k, v in given.items()}
+    return checks.integer(given, name, 0)
 
 
 def first_allowed(problem: SelectionProblem, ranked: np.ndarray) -> list[int]:

@@ -149,7 +149,7 @@ class EmbeddingJob:
             max(1, 1 << (fitting.bit_length() - 1)) if batch_size is None else batch_size
         )
         workers = min(8, cores()) if workers is None else workers
-        self.workers = integer(workers, "workers", 0, None, "")
+        self.workers = integer(workers, "workers", 0)
         self.title = title
         self._store = _Store(self._key() if cache else None, self._positions)
 

@@ -203,7 +203,7 @@ class SelectionProblem:
         most = free if budget is None else None
         wanted = free if self._asked_m is None else self._asked_m
         self.m = checks.integer(wanted, "m", 0, most, f"{free}, the candidates not yet selected,")
-        self.k = checks.integer(k, "k", 1, None, "")
+        self.k = checks.integer(k, "k", 1)
         self.depth, self.scale = min(self.k, base), novel * self.k
         self.cost = None if cost is None else checks.numbers(cost, "cost", base, what="candidate")
         self.floor = min(0.0, lowest) if floor is None else checks.floor_below(floor, lowest)

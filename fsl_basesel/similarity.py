@@ -125,7 +125,7 @@ def class_centroids(
     if given.dtype.kind == "i" and given.min() < 0:
         raise InputError(f"Expected `labels` of at least 0 but got {given.min()}.")
     if limit is not None:
-        checks.integer(limit, "limit", 1, None, "")
+        checks.integer(limit, "limit", 1)
     classes, images = np.unique(given, return_inverse=True, return_counts=True)[1:]
     by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(images)[:-1])
     centroids = np.empty((len(images), matrix.shape[1]))

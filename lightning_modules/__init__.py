@@ -45,9 +45,7 @@ def __getattr__(name: str) -> Any:
 def require_learn2learn() -> ModuleType:
     """Import learn2learn, which is optional: `pip install` alone cannot build it on Python >= 3.11.
 
-    Raises:
-        ImportError: learn2learn, or something it imports, is not installed; the message gives the
-            commands that install both.
+    The error, if it or something it imports is not installed, has the commands that install both.
     """
     try:
         return importlib.import_module("learn2learn")

@@ -22,7 +22,7 @@ class CropAndFlip:
     """
 
     def __init__(self, padding: int = 8, flip: bool = True) -> None:
-        self.padding, self.flip = checks.integer(padding, "padding", 0, None, ""), flip
+        self.padding, self.flip = checks.integer(padding, "padding", 0), flip
 
     def __repr__(self) -> str:
         return f"CropAndFlip(padding={self.padding}, flip={self.flip})"

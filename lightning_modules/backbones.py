@@ -19,24 +19,15 @@ from lightning_modules.resume import require_whole
 if TYPE_CHECKING:
     from lightning_modules.classifier import BaseClassifier
 
-STEMS = ("imagenet", "cifar")
-
 
 class ConvNet(nn.Module):
     """Blocks of convolution, batch normalisation and ReLU that halve the image, then the mean.
 
-    Features are non-negative, so that cosine similarities are too, as in the paper.
-
-    Args:
-        widths: channels of each block.
-        in_channels: channels of the images.
-        strided: halve by convolutions of stride 2 instead of 2x2 pooling: about a third of the
-            work, for experiments on a CPU.
+    Features are non-negative, so that cosine similarities are too, as in the paper. `strided`
+    halves by convolutions of stride 2 instead of 2x2 pooling: about a third of the work.
     """
 
-    def __init__(
-        self, widths: tuple[int, ...], in_channels: int = 1, strided: bool = False
-    ) -> None:
+    def __init__(self, widths: tuple[int, ...], in_channels: int, strided: bool = False) -> None:
         super().__init__()
         self.in_channels, self.out_features = in_channels, widths[-1]
         layers: list[nn.Module] = []
@@ -59,7 +50,7 @@ class ConvNet(nn.Module):
 class SmallResNet(nn.Module):
     """A stem and one residual block for each width, each but the first halving the image."""
 
-    def __init__(self, widths: tuple[int, ...] = (32, 64, 128), in_channels: int = 3) -> None:
+    def __init__(self, widths: tuple[int, ...], in_channels: int) -> None:
         from torchvision.models.resnet import BasicBlock
 
         super().__init__()
@@ -84,13 +75,11 @@ class SmallResNet(nn.Module):
         return self.blocks(images).mean((2, 3))
 
 
-def resnet18(in_channels: int = 3, stem: str = "imagenet") -> nn.Module:
+def resnet18(in_channels: int, stem: str) -> nn.Module:
     """torchvision's ResNet-18 without its classifier: the paper's 512 features after conv5_x.
 
-    Args:
-        in_channels: channels of the images.
-        stem: "imagenet": 7x7 convolution of stride 2 and pooling. "cifar": 3x3 of stride 1 and no
-            pooling, for images of about 32 pixels.
+    The stem "imagenet" is a 7x7 convolution of stride 2 and pooling, "cifar" a 3x3 of stride 1 and
+    no pooling, for images of about 32 pixels.
     """
     from torchvision.models import resnet18 as build
 
@@ -172,7 +161,7 @@ def build_backbone(
                 f"Expected `backbone` to be one of {', '.join(BACKBONES)}, a pre-trained network "
                 f"or an nn.Module but got {name!r}. {error}"
             ) from error
-    checks.one_of(stem, STEMS, "stem")
+    checks.one_of(stem, ("imagenet", "cifar"), "stem")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = BACKBONES[name](in_channels, stem)

@@ -24,7 +24,6 @@ from lightning_modules.data import BaseClassDataModule, step_seed
 from lightning_modules.evaluation import evaluate_novel
 from lightning_modules.heads import NearestCentroid
 
-SCHEDULES = ("steps", "one-cycle")
 RISE = 0.2
 """Share of a cycle in which the rate goes up."""
 
@@ -151,7 +150,7 @@ class BaseClassifier(Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        checks.one_of(schedule, SCHEDULES, "schedule")
+        checks.one_of(schedule, ("steps", "one-cycle"), "schedule")
         # Plain types only: a checkpoint must load with weights_only=True.
         plain = ["stem", "in_channels", "capacity", "lr", "momentum", "weight_decay", "seed"]
         plain += ["schedule", "schedule_epochs"]
@@ -223,16 +222,11 @@ class BaseClassifier(Module):
                 f"{type(data).__name__}; pass `capacity` to BaseClassifier."
             )
         width = getattr(self.backbone, "out_features", None)
-        if not isinstance(width, int):
-            width = self._width_of(data)
+        if not isinstance(width, int):  # it does not say: try one image
+            image, _ = data.pool.preview_set([0]).batch([0])
+            with torch.no_grad(), evaluation_mode(self.backbone):
+                width = self.features(image).shape[1]
         self._make_head(width, capacity)
-
-    @torch.no_grad()
-    def _width_of(self, data: Any) -> int:
-        """Run one image through a backbone that does not say how many features it has."""
-        image, _ = data.pool.preview_set([0]).batch([0])
-        with evaluation_mode(self.backbone):
-            return self.features(image).shape[1]
 
     def on_fit_start(self) -> None:
         """Use the classes there are, where no selection callback says how many."""

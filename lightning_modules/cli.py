@@ -147,11 +147,7 @@ class FitCLI(LightningCLI):
 
 
 def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
-    """Run the command with its own flags, see `fsl_basesel.cli.fit`, and options of Lightning.
-
-    Returns:
-        The finished command, with its `model`, `datamodule` and `trainer`.
-    """
+    """Run the command with its own flags, see `fsl_basesel.cli.fit`, and options of Lightning."""
     if asked.help_all:
         flags().print_help()
         print("\nOptions of Lightning:\n")

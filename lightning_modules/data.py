@@ -151,7 +151,7 @@ class EpochLoader:
         **workers: Any,
     ) -> None:
         self.dataset = images
-        self.batch_size = checks.integer(batch_size, "batch_size", 1, None, "")
+        self.batch_size = checks.integer(batch_size, "batch_size", 1)
         self._epoch = epoch
         self._seed, self._rank, self._world = seed, rank, world
         self._shuffle, self._min_images = shuffle, min_images
@@ -288,9 +288,9 @@ class BaseClassDataModule(DataModule):
             ("min_epoch_images", min_epoch_images, 0),
             ("num_workers", num_workers, 0),
         ):
-            checks.integer(value, name, minimum, None, "")
+            checks.integer(value, name, minimum)
         if max_per_class is not None:
-            checks.integer(max_per_class, "max_per_class", 1, None, "")
+            checks.integer(max_per_class, "max_per_class", 1)
         if novel is not None:
             require_disjoint(pool, novel)
         self.pool, self.novel = pool, novel
@@ -323,6 +323,16 @@ class BaseClassDataModule(DataModule):
             prepare = getattr(callback, "before_checkpoints_are_found", None)
             if callable(prepare):
                 prepare(trainer, self)
+
+    @property
+    def task(self) -> NovelTask:
+        """The novel task, for those who need one."""
+        if self.novel is None:
+            raise InputError(
+                "Expected a novel task to test on but this data module has none (General "
+                "Selection); pass `novel` to it."
+            )
+        return self.novel
 
     @property
     def workers_once(self) -> dict[str, Any]:
@@ -423,15 +433,7 @@ class BaseClassDataModule(DataModule):
 
         A set, since Lightning would take a list for several loaders.
         """
-        return frozenset([self._task_to_test_on()])
-
-    def _task_to_test_on(self) -> NovelTask:
-        if self.novel is None:
-            raise InputError(
-                "Expected a novel task to test on but this data module has none (General "
-                "Selection); pass `novel` to it."
-            )
-        return self.novel
+        return frozenset([self.task])
 
     def _cached_loader(self, part: str, epoch: Callable[[], int]) -> EpochLoader:
         """The loader there is, or a new one if the classes or the settings have changed."""

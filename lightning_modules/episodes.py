@@ -70,7 +70,7 @@ class EpisodeSampler:
         seed: int = 0,
     ) -> None:
         self.ways, self.shots, self.queries = (
-            checks.integer(value, name, 1, None, "")
+            checks.integer(value, name, 1)
             for name, value in (("ways", ways), ("shots", shots), ("queries", queries))
         )
         given = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)

@@ -90,7 +90,7 @@ def evaluate_novel(
     names = [head.name for head in heads]
     if not heads or len(set(names)) < len(names):
         raise InputError(f"Expected one or more `heads` with different names but got {names}.")
-    checks.integer(episodes, "episodes", 1, None, "")
+    checks.integer(episodes, "episodes", 1)
     plan: SampledEpisodes | TaskEpisodes
     if ways is None:
         plan = TaskEpisodes(novel, shots, queries, episodes)

@@ -129,18 +129,10 @@ def image_centroids(
     """Mean feature of each class under `module`, in eval mode and without gradients.
 
     Which images share a batch does not depend on the number of processes and sums are float64, so
-    neither do the centroids.
+    neither do the centroids `[classes, d]`.
 
-    Args:
-        images: images labelled 0 to `classes - 1`.
-        classes: number of classes.
-        module: the network, not wrapped for distribution.
-        features: attribute of `module` that gives the features; they are flattened.
-        run: `batch_size` (256); `trainer`, the run it happens in, whose processes share the
-            batches; `title` of the progress bar; options of `torch.utils.data.DataLoader`.
-
-    Returns:
-        `[classes, d]` float64.
+    `run` has `batch_size` (256); `trainer`, the run it happens in, whose processes share the
+    batches; `title` of the progress bar; options of `torch.utils.data.DataLoader`.
     """
     counts = np.bincount(images.labels, minlength=classes)
     if not counts.all():
@@ -165,10 +157,8 @@ def image_features(
 ) -> Tensor:
     """Features of every image under `module`, in eval mode and without gradients.
 
+    They are `[n, d]`, on the device of the run or of the module, in single precision at least.
     `module` is None where the images are features already; for `run` see `image_centroids`.
-
-    Returns:
-        `[n, d]` on the device of the run or of the module, in single precision at least.
     """
     trainer = run.get("trainer")
     if module is None:

@@ -210,14 +210,13 @@ def show_result(
     say(f"Difference: {difference} points (paired by draw; one training each)")
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: Path) -> None:
     """Write `report.html` of a run into its folder."""
     from fsl_basesel.report.page import html_page
     from fsl_basesel.report.run import read_run
 
     path = write_text(folder / "report.html", html_page(read_run(folder)))
     say(f"Report: {path}")
-    return path
 
 
 def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
@@ -267,8 +266,7 @@ def _require_own_folder(folder: Path, identity: dict[str, Any]) -> None:
 
 def _frozen_accuracy(data: BaseClassDataModule, classes: list[int], network: Any) -> NovelAccuracy:
     """Accuracy on the draws of the novel task, with these base classes."""
-    novel = data.novel
-    assert novel is not None
+    novel = data.task
     data.pool.expand(classes)
     options: dict[str, Any] = {"per_class": None, "on_corrupt": "skip"}
     source = data.pool.source.subset(classes)

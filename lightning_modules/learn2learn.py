@@ -337,7 +337,7 @@ class SelectedTasks(BaseClassDataModule):
     ) -> None:
         counts = {"ways": ways, "shots": shots, "queries": queries, "tasks": tasks}
         for name, value in counts.items():
-            checks.integer(value, name, 1, None, "")
+            checks.integer(value, name, 1)
         if "batch_size" in options:
             raise InputError(
                 "Expected no `batch_size`, as a batch is one task of ways x (shots + queries) "
@@ -367,7 +367,7 @@ class SelectedTasks(BaseClassDataModule):
 
     def test_dataloader(self) -> EpochLoader:
         """Tasks of the novel classes, out of their support and test images together."""
-        images = self._task_to_test_on().all_images()
+        images = self.task.all_images()
         return self._make_loader(images, **self._loader_settings("test"))
 
     def identity(self) -> dict[str, Any]:

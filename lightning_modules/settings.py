@@ -67,11 +67,10 @@ def kind_of(entry: Any) -> str:
     return "selection" if name in _SELECTING else name
 
 
-def callbacks_of(settings: Settings, kind: str | None = None) -> list[Settings]:
-    """The callbacks that settings describe, or those of a kind."""
+def callbacks_of(settings: Settings, kind: str) -> list[Settings]:
+    """The callbacks of a kind that settings describe."""
     found = (settings.get("trainer") or {}).get("callbacks") or []
-    entries = [entry for entry in found if isinstance(entry, dict)]
-    return [entry for entry in entries if kind is None or kind_of(entry) == kind]
+    return [entry for entry in found if isinstance(entry, dict) and kind_of(entry) == kind]
 
 
 def class_named(path: Any) -> Any:

@@ -146,7 +146,7 @@ def as_text(selection: Selection, format: str) -> str:
 def _check(args: argparse.Namespace) -> None:
     """Refuse before the work what would fail after it."""
     output.check_out(args.out, FORMATS)
-    integer(args.top, "--top", 0, None, "")
+    integer(args.top, "--top", 0)
     if launched() and (args.report or args.link or args.dry_run):
         raise InputError(
             "Expected --report, --link and --dry-run on one process but torchrun started several; "

@@ -60,7 +60,7 @@ class ContinuousDoubleGreedy(Selector):
     def check(self) -> None:
         """Refuse settings that do not exist before any work is done."""
         checks.one_of(self.rounding, ("deterministic", "randomized"), "rounding")
-        checks.integer(self.steps, "steps", 1, None, "")
+        checks.integer(self.steps, "steps", 1)
 
     def round(
         self, problem: SelectionProblem, x: np.ndarray, generator: np.random.Generator
@@ -128,7 +128,7 @@ def fractional_batch(
         >>> fractional_batch([problem]).sum().round(9)
         np.float64(2.0)
     """
-    checks.integer(steps, "steps", 1, None, "")
+    checks.integer(steps, "steps", 1)
     backend, device = choose_device(problems[0], backend, device)
     if backend in ("torch", "triton") and problems[0].rows.size == 1:
         return _on_device(problems, steps, backend, device)

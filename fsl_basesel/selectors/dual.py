@@ -65,7 +65,7 @@ class LagrangianDual(Selector):
     def __post_init__(self) -> None:
         checks.non_negative(self.gap, "gap")
         if self.max_steps is not None:  # without a step, no bound
-            checks.integer(self.max_steps, "max_steps", 1, None, "")
+            checks.integer(self.max_steps, "max_steps", 1)
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
         return solve(problem, greedy(problem), self.gap, self.max_steps)

@@ -43,7 +43,7 @@ class WithSwaps(Selector):
                 "Expected `selector` to be a selector, for example GreedyOnTarget(), but got "
                 f"{self.selector!r}."
             )
-        checks.integer(self.max_passes, "max_passes", 0, None, "")
+        checks.integer(self.max_passes, "max_passes", 0)
         for contract in ("needs_centroids", "needs_all_rows", "randomized", "serves_limits"):
             object.__setattr__(self, contract, getattr(self.selector, contract))
 

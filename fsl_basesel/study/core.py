@@ -137,7 +137,7 @@ class Study:
             half = max(1, int(self.sizes.min()) // 2)
             ks = [k for k in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50) if k <= half]
         chosen = self._checked(ks)
-        resamples = checks.integer(resamples, "resamples", 100, None, "")
+        resamples = checks.integer(resamples, "resamples", 100)
         x1, x2 = top_means(self.similarity, self.member, chosen)
         samples = {k: Sample.of(x1[k], x2, self.accuracy) for k in chosen}
         return profile_rows(samples, resamples=resamples, seed=seed)

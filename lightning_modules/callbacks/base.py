@@ -124,7 +124,7 @@ class SelectionCallback(pl.Callback):
     ) -> None:
         self.schedule, self.extractor = schedule, extractor
         self.selected, self.general = tuple(selected), general
-        self.k = checks.integer(k, "k", 1, None, "")
+        self.k = checks.integer(k, "k", 1)
         self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
         self.method = selector_of(method)
         self.similarity = known_similarity(similarity)
@@ -146,7 +146,7 @@ class SelectionCallback(pl.Callback):
         self.limits = {name: value for name, value in limits.items() if value is not None}
         """Budget, exclude, include, groups, at_most and at_least, those that were given."""
         self.certify, self.device, self.features = certify, device, features
-        self.seed = checks.integer(seed, "seed", 0, None, "")
+        self.seed = checks.integer(seed, "seed", 0)
         self.reseed = reseed
         self.dirpath = None if dirpath is None else Path(dirpath)
         self.verbose = verbose
@@ -181,8 +181,8 @@ class SelectionCallback(pl.Callback):
             found = extractor_centroids(self.data, novel, by, self.features, trainer)
         candidates, target = self._centroids = found
         return SelectionProblem.from_centroids(
-            candidates.values,
-            None if target is None else target.values,
+            candidates,
+            target,
             m,
             self.k,
             self.lam,
@@ -191,8 +191,6 @@ class SelectionCallback(pl.Callback):
             cost=self.cost,
             mu=self.mu,
             **self.problem_limits(self.data.class_numbers),
-            names=candidates.names,
-            novel_names=None if target is None else target.names,
             similarity=self.similarity,
         )
 
@@ -332,7 +330,10 @@ class SelectionCallback(pl.Callback):
         self._unfinished = None
         self._model = _described(pl_module)
         data.clear_classes()
-        self._require_limits_possible()
+        if self.limits:  # refuse those that some stage cannot keep to
+            inside = data.pool.source.positions(self.selected)
+            for size in self.schedule.sizes:
+                self.nothing_known(size - len(inside), inside)
         data.capacity = self.schedule.sizes[-1]
         data.chooser = partial(self._choose_if_due, trainer, pl_module)
         io = trainer.strategy.checkpoint_io
@@ -348,13 +349,6 @@ class SelectionCallback(pl.Callback):
         compatibility.warn_of_early_end(
             trainer, self.schedule, self.epochs_planned(StageState(0, 0))
         )
-
-    def _require_limits_possible(self) -> None:
-        """Refuse limits that some stage cannot keep to, before anything is trained."""
-        if self.limits:
-            inside = self.data.pool.source.positions(self.selected)
-            for size in self.schedule.sizes:
-                self.nothing_known(size - len(inside), inside)
 
     def _choose_if_due(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Called before every loader: begin the first stage, or the next one if it is time."""
@@ -376,7 +370,8 @@ class SelectionCallback(pl.Callback):
         selection = self.choose(trainer, pl_module, stage)
         seconds = time.perf_counter() - began
         record = stage_report.record_of(selection, stage, self.schedule.sizes[stage], seconds)
-        folder = self._folder(trainer)
+        # Asked in every process, since they agree on the log folder.
+        folder = self.dirpath or Path(trainer.log_dir or trainer.default_root_dir)
         if trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             selection.save(folder / SELECTION_FILE.format(stage + 1))
             if self._centroids is not None:  # a random first stage has none
@@ -391,8 +386,6 @@ class SelectionCallback(pl.Callback):
         self._tell_epochs(trainer, pl_module, self.stage_state)
         if stage == 0:
             self.activate(pl_module)
-        batches = data.batches_of_an_epoch(trainer.world_size)
-        compatibility.require_validation_possible(trainer, batches, stage)
 
     def activate(self, pl_module: pl.LightningModule) -> None:
         """Tell a model that wants to know how many classes there are."""
@@ -461,11 +454,6 @@ class SelectionCallback(pl.Callback):
         if self.verbose and trainer.is_global_zero and self.records:
             Console().print(stage_report.stage_table(self.records, len(self.schedule)))
 
-    def _folder(self, trainer: pl.Trainer) -> Path:
-        """Where selections are written; asked in every process, since they agree on it."""
-        folder = trainer.log_dir or trainer.default_root_dir
-        return self.dirpath if self.dirpath is not None else Path(folder)
-
     def state_dict(self) -> dict[str, Any]:
         """Settings, place, classes and records as plain types."""
         return {
@@ -528,13 +516,10 @@ class SelectionCallback(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
         """Leave the Trainer as it was found."""
-        self._put_back(trainer)
+        self.teardown(trainer, pl_module, TrainerFn.FITTING)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Leave the Trainer as it was found."""
-        self._put_back(trainer)
-
-    def _put_back(self, trainer: pl.Trainer) -> None:
         if self._unfinished is not None:
             self._unfinished.put_back(trainer)
         if self.data is not None:

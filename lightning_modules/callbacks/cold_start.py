@@ -46,11 +46,9 @@ class ColdStartSelection(SelectionCallback):
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         warm_start: keep the weights from stage to stage.
-        options: those of `SelectionCallback`: `similarity`, `extractor` (chooses the first classes;
-            without one they are random), `selected` (classes that are in the first stage anyway),
-            `general`, `weights`, `cost`, `mu`, `exclude`, `include`, `groups`, `at_most`,
-            `at_least`, `certify`, `device`, `features`, `seed` (also of the first classes and of
-            the weights of new models), `reseed`, `dirpath`, `verbose`.
+        options: those of `SelectionCallback` but `budget`. `extractor` chooses the first classes,
+            which are random without one; `selected` are in the first stage anyway; `seed` is also
+            that of the first classes and of the weights of new models.
 
     Example:
         >>> callback = ColdStartSelection(schedule=(50, 100), epochs_per_stage=(10, 20), k=1)

@@ -78,23 +78,6 @@ def warn_of_empty_checkpoints(trainer: pl.Trainer) -> None:
             )
 
 
-def require_validation_possible(trainer: pl.Trainer, batches: int, stage: int) -> None:
-    """Refuse a `val_check_interval` in batches that the epochs of a stage never reach."""
-    interval, limit = trainer.val_check_interval, trainer.limit_train_batches  # type: ignore[attr-defined]
-    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
-    if (
-        isinstance(interval, int)
-        and trainer.check_val_every_n_epoch is not None
-        and trainer.limit_val_batches  # type: ignore[attr-defined]
-        and interval > batches
-    ):
-        raise InputError(
-            f"Expected val_check_interval of at most {batches}, the batches of an epoch in stage "
-            f"{stage + 1} of the schedule, but got {interval}; give it as a fraction of an epoch, "
-            "or set check_val_every_n_epoch=None to count batches across epochs."
-        )
-
-
 def require_classes(
     schedule: Schedule, selected: Sequence[str], pool: ClassPool, callback: str
 ) -> None:

@@ -20,8 +20,6 @@ from lightning_modules.callbacks.schedule import next_stage_is_due
 from lightning_modules.evaluation import NovelAccuracy, evaluate_novel
 from lightning_modules.heads import Head, NearestCentroid, SoftmaxRegression
 
-MOMENTS = ("stage", "epoch", "end")
-
 Row = dict[str, Any]
 """One head at one moment, as plain types: a line of the CSV file."""
 
@@ -87,11 +85,11 @@ class NovelEvaluation(pl.Callback):
         counts = {"ways": ways, "shots": shots, "queries": queries, "episodes": episodes}
         for name, value in counts.items():
             if value is not None:
-                checks.integer(value, name, 1, None, "")
+                checks.integer(value, name, 1)
         self.heads = None if heads is None else list(heads)
         self.ways, self.shots, self.queries = ways, shots, queries
         self.episodes = (10 if ways is None else 600) if episodes is None else episodes
-        self.every = checks.one_of(every, MOMENTS, "every")
+        self.every = checks.one_of(every, ("stage", "epoch", "end"), "every")
         self.novel, self.seed = novel, seed
         self.features, self.batch_size = features, batch_size
         self.dirpath = None if dirpath is None else Path(dirpath)
@@ -194,7 +192,7 @@ class NovelEvaluation(pl.Callback):
         moment, self._due = self._due, None
         assert moment is not None
         trial = bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
-        workers = getattr(getattr(trainer, "datamodule", None), "workers", {})
+        workers = getattr(getattr(trainer, "datamodule", None), "workers_once", {})
         heads = self.heads
         if heads is None:
             papers: list[Head] = [NearestCentroid(), SoftmaxRegression()]
@@ -211,7 +209,7 @@ class NovelEvaluation(pl.Callback):
             features=self.features,
             batch_size=self.batch_size,
             trainer=trainer,
-            **(workers | {"persistent_workers": False} if workers else {}),
+            **workers,
         )
         self.rows += [row_of(moment, result, self.seed) for result in self.results]
         folder = self.dirpath or Path(trainer.log_dir or trainer.default_root_dir)

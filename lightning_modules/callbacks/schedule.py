@@ -13,11 +13,7 @@ from fsl_basesel.errors import InputError
 
 @dataclass(frozen=True)
 class Schedule:
-    """Number of base classes and of epochs in each stage.
-
-    Attributes:
-        sizes: base classes in each stage, rising.
-        epochs: epochs each stage lasts at most.
+    """Number of base classes, rising, and of epochs at most in each stage.
 
     Example:
         >>> Schedule.of((6, 12, 25), 10).epochs
@@ -30,7 +26,7 @@ class Schedule:
     @classmethod
     def of(cls, sizes: Sequence[int], epochs_per_stage: int | Sequence[int]) -> Schedule:
         """A schedule that has been checked; one number of epochs serves all stages."""
-        stages = tuple(checks.integer(size, "schedule", 1, None, "") for size in sizes)
+        stages = tuple(checks.integer(size, "schedule", 1) for size in sizes)
         if not stages or any(b <= a for a, b in pairwise(stages)):
             raise InputError(
                 "Expected `schedule` to be rising numbers of classes, as in (6, 12, 25, 50, 100), "
@@ -38,7 +34,7 @@ class Schedule:
             )
         each = epochs_per_stage
         each = each if isinstance(each, Sequence) else [each] * len(stages)
-        epochs = tuple(checks.integer(value, "epochs_per_stage", 1, None, "") for value in each)
+        epochs = tuple(checks.integer(value, "epochs_per_stage", 1) for value in each)
         if len(epochs) != len(stages):
             raise InputError(
                 f"Expected `epochs_per_stage` to be one number or one for each of the "
@@ -51,17 +47,11 @@ class Schedule:
 
 
 class StageState(NamedTuple):
-    """Where in its schedule a run is.
+    """Where in its schedule a run is."""
 
-    Attributes:
-        stage: number of the stage, from 0.
-        start: epoch in which the stage began.
-        over: epoch after which the stage is to end before its time, or None.
-    """
-
-    stage: int
-    start: int
-    over: int | None = None
+    stage: int  # from 0
+    start: int  # epoch in which the stage began
+    over: int | None = None  # epoch after which the stage is to end before its time
 
 
 def next_stage_is_due(schedule: Schedule, state: StageState, epoch: int) -> bool:

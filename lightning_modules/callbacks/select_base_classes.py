@@ -29,10 +29,7 @@ class SelectBaseClasses(SelectionCallback):
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
-        options: those of `SelectionCallback`: `similarity`, `extractor`, `general`, `weights`,
-            `cost`, `mu`, `budget`, `exclude`, `include`, `groups`, `at_most`, `at_least`,
-            `certify`, `device`, `features` (of the extractor), `seed`, `reseed`, `dirpath`,
-            `verbose`.
+        options: those of `SelectionCallback`; `features` is an attribute of the extractor.
 
     Example:
         >>> callback = SelectBaseClasses(m=100, k=3, method="greedy-target")
@@ -55,7 +52,7 @@ class SelectBaseClasses(SelectionCallback):
                 "Expected `m` with a budget, as the head of the model needs a number of classes, "
                 "but got none; say how many classes there may be at most."
             )
-        self.m = checks.integer(100 if m is None else m, "m", 1, None, "")
+        self.m = checks.integer(100 if m is None else m, "m", 1)
         # Its one stage lasts as long as the Trainer says.
         schedule = Schedule.of((len(selected) + self.m,), 1)
         super().__init__(schedule, k, lam, method, selected=selected, **options)

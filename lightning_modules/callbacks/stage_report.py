@@ -17,10 +17,7 @@ Record = dict[str, Any]
 
 
 def record_of(selection: Selection, stage: int, classes: int, seconds: float) -> Record:
-    """The record of a stage that is about to begin with so many classes, earlier ones included.
-
-    `seconds` is the wall time of centroids and choice together.
-    """
+    """The record of a stage that is about to begin: all classes so far, seconds of the choice."""
     return {
         "stage": stage,
         "classes": classes,
@@ -43,12 +40,8 @@ def log(trainer: pl.Trainer, record: Record) -> None:
         if record[name] is not None
     }
     numbers["selection/stage"] = float(record["stage"] + 1)
-    names = "\n".join(record["added"])
     for logger in trainer.loggers:
         logger.log_metrics(numbers, step=trainer.global_step)
-        write = getattr(getattr(logger, "experiment", None), "add_text", None)
-        if callable(write):  # TensorBoard has a place for text
-            write(f"selection/stage-{record['stage'] + 1}", names, trainer.global_step)
 
 
 def stage_table(records: Sequence[Record], stages: int) -> Group:
@@ -74,20 +67,9 @@ def stage_table(records: Sequence[Record], stages: int) -> Group:
             *(_number(record["metrics"].get(name), ".4f") for name in metrics),
         )
     last = records[-1]
-    added = Text(f"stage {last['stage'] + 1} added: {_some(last['added'])}", no_wrap=True)
+    added = Text(f"stage {last['stage'] + 1} added: {', '.join(last['added'])}", no_wrap=True)
     added.overflow = "ellipsis"
     return Group(table, added)
-
-
-def _some(names: Sequence[str], limit: int = 3) -> str:
-    """The first names, and how many more there are.
-
-    Example:
-        >>> _some(["cat", "dog", "fish", "owl"])
-        'cat, dog, fish + 1'
-    """
-    rest = f" + {len(names) - limit}" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + rest
 
 
 def _number(value: float | None, style: str) -> str:

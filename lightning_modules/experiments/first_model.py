@@ -31,14 +31,7 @@ class FirstCentroids(NamedTuple):
     ) -> fb.SelectionProblem:
         """The selection problem; `general` takes the candidates for the novel classes."""
         return fb.SelectionProblem.from_centroids(
-            self.candidates.values,
-            None if general else self.novel.values,
-            m=m,
-            k=k,
-            lam=lam,
-            names=self.candidates.names,
-            novel_names=None if general else self.novel.names,
-            similarity=similarity,
+            self.candidates, None if general else self.novel, m, k, lam, similarity=similarity
         )
 
 
@@ -75,8 +68,7 @@ def _computed(
     trial: Trial, data: BaseClassDataModule, seed: int, store: ResultStore
 ) -> FirstCentroids:
     module = _first_model(trial, seed, store)
-    novel = data.novel
-    assert novel is not None
+    novel = data.task
     support = novel.support_set(max(trial.shots))
     candidates = image_centroids(data.pool.preview_set(), len(data.pool), module)
     return FirstCentroids(
@@ -94,8 +86,7 @@ def _embedded(trial: Trial, seed: int) -> FirstCentroids:
     options = dict(trial.pretraining)
     arguments = trial.data["init_args"] | options.pop("init_args", {})
     data = data_module(trial.data | {"init_args": arguments}, seed, trial.training, "candidates")
-    assert data.novel is not None
-    support = selection_support(data.novel, max(trial.shots))
+    support = selection_support(data.task, max(trial.shots))
     return FirstCentroids(fb.embed(data.pool, **options), fb.embed(support, **options))
 
 

@@ -225,12 +225,9 @@ def names() -> list[str]:
 
 
 def load(name: str, data_root: str | None = None, **changes: Any) -> Experiment:
-    """The experiment of this name, or in this YAML file.
+    """The experiment of this name in `configs/reproduce`, or in this YAML file.
 
-    Args:
-        name: name of a file in `configs/reproduce`, or the path of one.
-        data_root: folder that stands for `{root}` in the file.
-        changes: settings that replace those of the file; None leaves them.
+    `data_root` stands for `{root}` in the file; `changes` that are not None replace its settings.
 
     Example:
         >>> experiment = load("pretrained-glyphs", repeats=2)

@@ -10,23 +10,18 @@ import numpy as np
 from fsl_basesel.cli.suggest import LEGEND, profile_table, sentences
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.study import Study
+from fsl_basesel.study.least_squares import NEEDED_SETS
 from lightning_modules.experiments import decision, result_tables
 from lightning_modules.experiments.first_model import first_centroids
 from lightning_modules.experiments.plan import Experiment, TableRow
 from lightning_modules.experiments.store import ResultStore
 from lightning_modules.experiments.training import data_module
 
-NEEDED_SETS = 5
-
 
 def write_products(
     experiment: Experiment, rows: Sequence[TableRow], store: ResultStore
 ) -> tuple[str, list[Path]]:
-    """Write everything the results so far allow.
-
-    Returns:
-        The tables as Markdown, and the files that were written.
-    """
+    """Write everything the results so far allow; the tables as Markdown, and the files written."""
     folder = store.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     results = result_tables.result_rows(experiment, rows, store)
@@ -49,7 +44,7 @@ def _study(
     for dataset in experiment.datasets:
         done = [(row, store.load(row.trial)) for row in rows if row.dataset == dataset]
         kept = [(row, result) for row, result in done if result is not None]
-        if len(kept) < NEEDED_SETS:
+        if len(kept) <= NEEDED_SETS:
             continue
         trial = kept[0][0].trial
         data = data_module(trial.data, trial.seed, trial.training, "candidates")

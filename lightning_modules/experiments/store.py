@@ -78,10 +78,7 @@ class ResultStore:
 
     @contextmanager
     def claim(self, key: str, wait: bool = False) -> Iterator[bool]:
-        """Work on `key` alone; False if another process does, unless it is to `wait` for that.
-
-        The system frees it at any death.
-        """
+        """Work on `key` alone, freed at any death; False if another does and we do not `wait`."""
         lock = FileLock(self.folder / "locks" / f"{key}.lock", timeout=-1 if wait else 0)
         try:
             lock.acquire()

@@ -67,7 +67,10 @@ def train(
     `model` has arguments of `BaseClassifier`, `training["trainer"]` of the Trainer; `epochs` is
     None where a callback says.
     """
-    _quiet()
+    # Lightning's remarks on each of many runs stay off the screen.
+    warnings.filterwarnings("ignore", module=r"pytorch_lightning\..*")
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     module = BaseClassifier(**model, seed=seed)
     trainer = pl.Trainer(
         max_epochs=epochs,
@@ -80,13 +83,6 @@ def train(
     )
     trainer.fit(module, data)
     return module.eval().to(trainer.strategy.root_device)  # Lightning takes it back to the CPU
-
-
-def _quiet() -> None:
-    """Keep Lightning's remarks on each of many runs off the screen."""
-    warnings.filterwarnings("ignore", module=r"pytorch_lightning\..*")
-    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def class_accuracies(

@@ -51,8 +51,7 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     """
     start = time.perf_counter()
     data = data_module(trial.data, trial.seed, trial.training, "candidates")
-    novel = data.novel
-    assert novel is not None
+    novel = data.task
     means = first_centroids(trial, data, store)
     if trial.schedule is None:
         selection = _control(trial, means) if trial.control else _selection(trial, means)
@@ -97,8 +96,7 @@ def _judged_once(
         data.add_classes(sorted(chosen))
         epochs = trial.training["epochs"]
         module = train(data, trial.model, trial.training, trial.seed, epochs)
-        assert data.novel is not None
-        return _judged(trial, module, data.novel)
+        return _judged(trial, module, data.task)
 
     return store.shared(f"network-{key}", judged)
 
@@ -165,8 +163,7 @@ def _cold_start(
 ) -> tuple[ColdStartSelection, BaseClassifier]:
     """All stages in one fit; of the novel task `data` then has what a selection may see alone."""
     assert trial.schedule is not None
-    assert data.novel is not None
-    data.novel = selection_support(data.novel, max(trial.shots))
+    data.novel = selection_support(data.task, max(trial.shots))
     callback = ColdStartSelection(
         trial.schedule,
         trial.training["epochs"],
@@ -183,18 +180,13 @@ def _cold_start(
     return callback, module
 
 
-def cold_start_run(
-    trial: Trial, folder: Path, draws: int = 5
-) -> tuple[ColdStartSelection, NovelEvaluation]:
-    """Train in the stages of a trial; the files of the run go to `folder`.
+def cold_start_run(trial: Trial, folder: Path) -> tuple[ColdStartSelection, NovelEvaluation]:
+    """Train in the stages of a trial, each evaluated on five draws, with all files in `folder`.
 
-    Every stage is evaluated on `draws` support and test sets. The callbacks that are returned know
-    what was chosen and measured.
+    The callbacks that are returned know what was chosen and measured.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = data_module(trial.data, trial.seed, trial.training, "candidates")
-    evaluation = NovelEvaluation(
-        shots=trial.shots[0], episodes=draws, dirpath=folder, verbose=False
-    )
+    evaluation = NovelEvaluation(shots=trial.shots[0], episodes=5, dirpath=folder, verbose=False)
     selection, _ = _cold_start(trial, data, folder, [evaluation])
     return selection, evaluation

@@ -63,15 +63,13 @@ class EpisodicHead(Head, Module):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Loss and accuracy of a task; the module is left as it was."""
-        self._evaluate("val", batch)
+        episode = self.episode_of(batch)
+        self._log("val", self(episode), episode)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         """Loss and accuracy of a task; the module is left as it was."""
-        self._evaluate("test", batch)
-
-    def _evaluate(self, part: str, batch: Any) -> None:
         episode = self.episode_of(batch)
-        self._log(part, self(episode), episode)
+        self._log("test", self(episode), episode)
 
     def _log(self, part: str, logits: Tensor, episode: Episode) -> Tensor:
         loss = functional.cross_entropy(full_precision(logits), episode.query_labels)

@@ -61,7 +61,7 @@ class MAML(EpisodicHead):
         super().__init__(None, **options)
         counts = {"ways": ways, "dims": dims, "steps": steps, "eval_steps": eval_steps or steps}
         for name, value in counts.items():
-            checks.integer(value, name, 1, None, "")
+            checks.integer(value, name, 1)
         if not inner_lr > 0:
             raise InputError(f"Expected `inner_lr` to be above 0 but got {inner_lr}.")
         self.ways, self.steps, self.eval_steps = ways, steps, eval_steps or steps

@@ -13,11 +13,6 @@ from lightning_modules.episodes import Episode
 from lightning_modules.heads.base import autocast_off, class_means, full_precision, one_by_one
 from lightning_modules.heads.episodic import EpisodicHead
 
-DISTANCES = ("euclidean", "cosine")
-
-# Queries moved at a time: 1 MB in single precision.
-CACHED_NUMBERS = 1 << 18
-
 
 class ProtoNet(EpisodicHead):
     """Distance to the mean feature of each class (Snell et al. 2017), to evaluate and to train.
@@ -50,7 +45,8 @@ class ProtoNet(EpisodicHead):
         **options: Any,
     ) -> None:
         super().__init__(backbone, **options)
-        self.distance, self.scale = checks.one_of(distance, DISTANCES, "distance"), scale
+        self.distance = checks.one_of(distance, ("euclidean", "cosine"), "distance")
+        self.scale = scale
         l2l = require_learn2learn()
         function = squared_distances if distance == "euclidean" else distance
         self.classifier = l2l.nn.PrototypicalClassifier(distance=function)
@@ -81,19 +77,13 @@ def squared_distances(prototypes: Tensor, queries: Tensor) -> Tensor:
     """Squared euclidean distances, `[ways, d]` and `[Q, d]` to `[Q, ways]`.
 
     Everything is moved to the mean prototype first, near which the queries lie, so that little is
-    lost to cancellation where all features are far from zero. Queries go in blocks that stay in the
-    processor's cache.
+    lost to cancellation where all features are far from zero.
 
     Example:
         >>> squared_distances(torch.tensor([[0.0], [3.0]]), torch.tensor([[1.0]]))
         tensor([[1., 4.]])
     """
     centre = prototypes.mean(0)
-    moved = prototypes - centre
-    lengths = moved.square().sum(1)
-    blocks = []
-    for block in queries.split(max(1, CACHED_NUMBERS // len(centre))):
-        away = block - centre
-        squares = torch.linalg.vector_norm(away, dim=1, keepdim=True).square() + lengths
-        blocks.append(torch.addmm(squares, away, moved.T, alpha=-2))
-    return torch.cat(blocks).clamp_min(0)
+    moved, away = prototypes - centre, queries - centre
+    squares = away.square().sum(1, keepdim=True) + moved.square().sum(1)
+    return torch.addmm(squares, away, moved.T, alpha=-2).clamp_min(0)

@@ -30,7 +30,6 @@ class SoftmaxRegression(Head):
         weight_decay: see above; it must be above 0.
         normalise: scale features to length one first.
         tolerance: converged where no entry of the gradient is larger.
-        iterations: most iterations of L-BFGS.
 
     Example:
         >>> support = torch.tensor([[2.0, 0.1], [0.0, 1.0], [1.5, 0.2], [0.1, 3.0]])
@@ -45,7 +44,6 @@ class SoftmaxRegression(Head):
         weight_decay: float = 5e-4,
         normalise: bool = True,
         tolerance: float = 1e-6,
-        iterations: int = 1000,
     ) -> None:
         super().__init__(backbone)
         if not weight_decay > 0:
@@ -53,8 +51,7 @@ class SoftmaxRegression(Head):
                 "Expected `weight_decay` to be above 0, without which the optimum of separable "
                 f"support sets lies at infinity, but got {weight_decay}."
             )
-        self.weight_decay, self.normalise = weight_decay, normalise
-        self.tolerance, self.iterations = tolerance, iterations
+        self.weight_decay, self.normalise, self.tolerance = weight_decay, normalise, tolerance
 
     def scores(self, support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
         """Logits, `[..., Q, ways]`."""
@@ -89,7 +86,7 @@ class SoftmaxRegression(Head):
             return loss + decay, np.vstack([slope, error.sum(axis=0)]).ravel()
 
         # Only the gradient says when it is done: values may fall by less than they can show.
-        options = {"gtol": self.tolerance, "ftol": 0.0, "maxiter": self.iterations}
+        options = {"gtol": self.tolerance, "ftol": 0.0, "maxiter": 1000}
         start = np.zeros((dims + 1) * ways)
         found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         return found.x.reshape(dims + 1, ways)

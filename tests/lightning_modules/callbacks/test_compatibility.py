@@ -194,7 +194,9 @@ def test_val_check_interval(interval: float, tmp_path: Path) -> None:
 
 def test_a_val_check_interval_beyond_a_stage_is_refused(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, tiny_cold_start(), val_check_interval=6)
-    with pytest.raises(InputError, match=r"at most 4, the batches of an epoch in stage 1 of the"):
+    with pytest.raises(
+        ValueError, match=r"must be less than or equal to .* training batches \(4\)"
+    ):
         trainer.fit(tiny_model(), tiny_data())
     trainer = tiny_trainer(
         tmp_path, tiny_cold_start(), val_check_interval=6, check_val_every_n_epoch=None
