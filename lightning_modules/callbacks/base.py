@@ -35,7 +35,7 @@ from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import selector_of
 from fsl_basesel.selectors.base import Selector
 from fsl_basesel.similarity import ClassCentroids, SimilarityFunction, known_similarity
-from lightning_modules.both import kinds, plain_checkpoint_io
+from lightning_modules.both import plain_checkpoint_io
 from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, next_stage_is_due
@@ -278,11 +278,7 @@ class SelectionCallback(pl.Callback):
         Lightning looks for the last checkpoint in the new one only. If that is so, the newest
         checkpoint of this very run is looked for in the folders of the versions before.
         """
-        savers = [
-            one
-            for one in callbacks_of(trainer)
-            if isinstance(one, kinds("callbacks", "ModelCheckpoint"))
-        ]
+        savers = callbacks_of(trainer, "ModelCheckpoint")
         if savers and not any(one.save_last or f"{one.filename}.ckpt" == LAST for one in savers):
             savers[0].save_last = True
         for saver in savers:

@@ -14,9 +14,8 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors.base import Selector
 from fsl_basesel.selectors.baselines import RandomSelection
-from lightning_modules.both import kinds
 from lightning_modules.callbacks.base import SelectionCallback
-from lightning_modules.callbacks.early_stopping import StageEarlyStopping, callbacks_of
+from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, last_epoch
 from lightning_modules.data import step_seed
 
@@ -126,11 +125,13 @@ class ColdStartSelection(SelectionCallback):
             pl_module.load_state_dict(fresh)  # in place: optimizer, DDP and loggers know these
         self.activate(pl_module)
         trainer.strategy.setup_optimizers(trainer)
-        for other in callbacks_of(trainer):
-            if isinstance(other, StageEarlyStopping):
-                other.start_stage()
-            elif isinstance(other, kinds("callbacks", "ModelCheckpoint")) and other.monitor:
-                _forget_scores(other)
+        for stopping in callbacks_of(trainer, "EarlyStopping"):
+            stopping.start_stage()  # a plain one was refused
+        for saver in callbacks_of(trainer, "ModelCheckpoint"):
+            if saver.monitor:  # it ranks from here on; files of earlier stages stay on disk
+                saver.best_k_models = {}
+                saver.best_model_path = saver.kth_best_model_path = ""
+                saver.best_model_score = saver.current_score = None
 
     def state_dict(self) -> dict[str, Any]:
         """Settings, place, classes and records, and first weights where they are needed."""
@@ -143,10 +144,3 @@ class ColdStartSelection(SelectionCallback):
         super().on_load_checkpoint(trainer, pl_module, checkpoint)
         state = checkpoint.get("callbacks", {}).get(self.state_key, {})
         self._initial = state.get("initial")
-
-
-def _forget_scores(checkpoint: Any) -> None:
-    """Have a ModelCheckpoint rank from here on; files of earlier stages stay on disk."""
-    checkpoint.best_k_models = {}
-    checkpoint.best_model_path = checkpoint.kth_best_model_path = ""
-    checkpoint.best_model_score = checkpoint.current_score = None

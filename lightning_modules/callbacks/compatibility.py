@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import pytorch_lightning as pl
 
@@ -48,29 +47,25 @@ def require_stages_possible(trainer: pl.Trainer, callback: str) -> None:
             f"got {type(strategy).__name__}, which shards them, so that no stage could begin with "
             'a new model; use strategy="ddp".'
         )
-    for other in callbacks_of(trainer):
-        stopping = isinstance(other, kinds("callbacks", "EarlyStopping"))
-        if stopping and not isinstance(other, StageEarlyStopping):
-            monitor = getattr(other, "monitor", None)
+    for stopping in callbacks_of(trainer, "EarlyStopping"):
+        if not isinstance(stopping, StageEarlyStopping):
             raise InputError(
-                f"Expected no EarlyStopping(monitor={monitor!r}) beside {callback}, since it "
-                "would end the whole run in an early stage; use StageEarlyStopping with the same "
-                "arguments, which ends the stage."
+                f"Expected no EarlyStopping(monitor={stopping.monitor!r}) beside {callback}, since "
+                "it would end the whole run in an early stage; use StageEarlyStopping with the "
+                "same arguments, which ends the stage."
             )
-        if isinstance(other, kinds("callbacks", "StochasticWeightAveraging", "WeightAveraging")):
-            raise InputError(
-                f"Expected no {type(other).__name__} beside {callback}, since it would average "
-                "models of different stages; train the last stage in a run of its own with "
-                "SelectBaseClasses(selected=...)."
-            )
+    for other in callbacks_of(trainer, "StochasticWeightAveraging", "WeightAveraging"):
+        raise InputError(
+            f"Expected no {type(other).__name__} beside {callback}, since it would average models "
+            "of different stages; train the last stage in a run of its own with "
+            "SelectBaseClasses(selected=...)."
+        )
 
 
 def warn_of_empty_checkpoints(trainer: pl.Trainer) -> None:
     """Say that a ModelCheckpoint which looks as if it kept the last state keeps nothing."""
-    for other in callbacks_of(trainer):
-        saver: Any = other
-        saves = isinstance(other, kinds("callbacks", "ModelCheckpoint"))
-        if saves and saver.save_top_k == 0 and saver.save_last:
+    for saver in callbacks_of(trainer, "ModelCheckpoint"):
+        if saver.save_top_k == 0 and saver.save_last:
             warnings.warn(
                 "ModelCheckpoint(save_top_k=0, save_last=True) writes no file, so this run cannot "
                 "be resumed; use save_top_k=1.",

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 
+from lightning_modules.both import kinds
 
-def callbacks_of(trainer: pl.Trainer) -> list[pl.Callback]:
-    """The Trainer's callbacks, which it declares nowhere."""
-    return trainer.callbacks  # type: ignore[attr-defined]
+
+def callbacks_of(trainer: pl.Trainer, *names: str) -> list[Any]:
+    """The Trainer's callbacks, which it declares nowhere; only Lightning's of these `names`."""
+    found: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    return [one for one in found if not names or isinstance(one, kinds("callbacks", *names))]
 
 
 class StageEarlyStopping(EarlyStopping):
