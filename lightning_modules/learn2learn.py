@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from fsl_basesel import checks
 from fsl_basesel.data import ClassPool, ImageSet, NovelTask, from_dataset
-from fsl_basesel.data.source import first_images
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
@@ -84,7 +83,7 @@ def selection_problem(
     k: int = 3,
     lam: float = 0.0,
     *,
-    preview: int = 50,
+    preview: int | None = None,
     features: str = "forward",
     batch_size: int = 256,
     **settings: Any,
@@ -98,7 +97,7 @@ def selection_problem(
         m: how many classes to choose.
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
-        preview: images of each class that its centroid is made of, or all it has if fewer.
+        preview: images of each class that its centroid is made of; None is 50, or all it has.
         features: method or submodule of `network` to call; by default the network itself.
         batch_size: images that go through the network together.
         settings: further ones of `SelectionProblem.from_centroids`.
@@ -115,12 +114,10 @@ def selection_problem(
     """
 
     def centroids(dataset: Any) -> ClassCentroids:
-        source = from_dataset(dataset)
-        every = range(len(source))
-        source.prepare(every, preview)
-        images = first_images(source, every, np.minimum(source.sizes, preview), every)
-        values = image_centroids(images, len(source), network, features, batch_size=batch_size)
-        return ClassCentroids(values, source.names)
+        pool = ClassPool(from_dataset(dataset), preview)
+        images = pool.preview_set()
+        values = image_centroids(images, len(pool), network, features, batch_size=batch_size)
+        return ClassCentroids(values, pool.names)
 
     task = None if novel is None else centroids(novel)
     return SelectionProblem.from_centroids(centroids(candidates), task, m, k, lam, **settings)
