@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fsl_basesel.embedding import evaluation_mode, full_precision
 from lightning_modules.episodes import Episode
-from lightning_modules.heads.normalisation import with_support_statistics
+from lightning_modules.heads.normalisation import batch_bound_layers, use_support_statistics
 
 
 class Head(torch.nn.Module, ABC):
@@ -70,7 +71,10 @@ class Head(torch.nn.Module, ABC):
         with evaluation_mode(self):
             if self.backbone is not None:
                 with torch.no_grad():
-                    fixed = with_support_statistics(self.backbone, support)
+                    fixed = self.backbone
+                    if batch_bound_layers(fixed):
+                        fixed = copy.deepcopy(fixed)
+                        use_support_statistics(fixed, support)
                     support = full_precision(self.backbone(support))
                     query = full_precision(fixed(query))
             return self.scores(support, episode.support_labels, query, episode.ways)

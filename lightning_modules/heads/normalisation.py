@@ -7,14 +7,9 @@ share the batch. Here such layers use the statistics of the support set.
 
 from __future__ import annotations
 
-import copy
-from typing import TypeVar
-
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
-
-Network = TypeVar("Network", bound=torch.nn.Module)
 
 
 def batch_bound_layers(network: torch.nn.Module) -> list[_BatchNorm]:
@@ -26,25 +21,16 @@ def batch_bound_layers(network: torch.nn.Module) -> list[_BatchNorm]:
     ]
 
 
-def with_support_statistics(network: Network, support: Tensor) -> Network:
-    """`network` in evaluation mode for queries: itself, or a copy if it has batch-bound layers.
+@torch.no_grad()
+def use_support_statistics(network: torch.nn.Module, support: Tensor) -> None:
+    """Give the batch-bound layers of `network`, which is changed, the statistics of `support`.
 
     Example:
         >>> layer = torch.nn.BatchNorm1d(1, track_running_stats=False, affine=False).eval()
-        >>> fixed = with_support_statistics(layer, torch.tensor([[1.0], [3.0]]))
-        >>> fixed(torch.tensor([[2.0]])), layer.running_mean
-        (tensor([[0.]]), None)
+        >>> use_support_statistics(layer, torch.tensor([[1.0], [3.0]]))
+        >>> layer(torch.tensor([[2.0]]))
+        tensor([[0.]])
     """
-    if not batch_bound_layers(network):
-        return network
-    own = copy.deepcopy(network)
-    use_support_statistics(own, support)
-    return own
-
-
-@torch.no_grad()
-def use_support_statistics(network: torch.nn.Module, support: Tensor) -> None:
-    """Give the batch-bound layers of `network`, which is changed, the statistics of `support`."""
     layers = batch_bound_layers(network)
     if not layers:
         return
