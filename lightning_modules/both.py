@@ -38,7 +38,8 @@ def plain_checkpoint_io(io: Any) -> bool:
 
 
 if TYPE_CHECKING:
-    DataModule, Module = pl.LightningDataModule, pl.LightningModule
+    DataModule = pl.LightningDataModule
+    Module = pl.LightningModule
 else:
     if importlib.util.find_spec("lightning") is not None:
         importlib.import_module("lightning.pytorch")

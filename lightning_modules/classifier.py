@@ -213,7 +213,7 @@ class BaseClassifier(Module):
         """Make the head for as many classes as the data module will have."""
         if self.head is not None or stage != "fit":
             return
-        data = getattr(self.trainer, "datamodule", None)
+        data: Any = getattr(self.trainer, "datamodule", None)
         capacity = self.capacity or getattr(data, "capacity", None)
         capacity = capacity or len(getattr(getattr(data, "pool", None), "expanded", ()))
         if not capacity:
