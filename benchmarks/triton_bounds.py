@@ -147,7 +147,6 @@ def _compile(name: str, target: str, k: int, *, double: bool, single: bool) -> C
         "TILE": tile_width(k, 8 if double else 4),
         "UNROLL": scan_unroll(words),
         "BLOCK": BLOCK if name in ("summarise", "replay") else gpu.warp_size,
-        "DTYPE": triton.language.float64 if double else triton.language.float32,
     }
     if single:
         constants["n_samples"] = 1

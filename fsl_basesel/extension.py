@@ -13,7 +13,7 @@ import numpy as np
 from fsl_basesel import checks
 from fsl_basesel.checks import ArrayLike, is_tensor
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear import value_and_gradient
+from fsl_basesel.multilinear import like, value_and_gradient
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ def multilinear(
     points, batched = probability_points(problem, x)
     problem.agree("problem.multilinear", x=_mark(problem, points))
     top, _ = _mean_top(problem, points, backend)
-    values = top - points @ _like(points, problem.modular)
+    values = top - points @ like(points, problem.modular)
     return problem.answer(values) if batched else float(values[0])
 
 
@@ -57,7 +57,7 @@ def gradient(problem: SelectionProblem, x: ArrayLike, backend: str = "auto") -> 
     """
     problem.agree("problem.gradient", x=_mark(problem, x))
     top = top_gradient(problem, x, backend)
-    slopes = top - _like(top, problem.modular)
+    slopes = top - like(top, problem.modular)
     slopes[..., list(problem.selected)] = 0.0
     return problem.answer(slopes)
 
@@ -75,7 +75,7 @@ def _mean_top(problem: SelectionProblem, points: Any, backend: str) -> tuple[Any
     if problem.rows.size > 1:
         share = problem.by_candidate.shape[1] / problem.n_novel
         parts = (np.asarray(checks.array(part, "a result"), np.float64) for part in (value, slopes))
-        value, slopes = (_like(points, problem.rows.sum(share * part[None])) for part in parts)
+        value, slopes = (like(points, problem.rows.sum(share * part[None])) for part in parts)
     if problem.weights is not None:  # whose rows are sorted above the floor
         value = value + problem.floor
     return value, slopes
@@ -86,15 +86,6 @@ def _mark(problem: SelectionProblem, x: ArrayLike) -> int | None:
     if problem.rows.size == 1:
         return None
     return zlib.crc32(np.ascontiguousarray(checks.array(x, "Expected `x` to be an array")).data)
-
-
-def _like(points: Any, array: np.ndarray) -> Any:
-    """An array as it is, or as a tensor beside `points`."""
-    if not is_tensor(points):
-        return array
-    import torch
-
-    return torch.from_numpy(array).to(points)
 
 
 def probability_points(problem: SelectionProblem, x: ArrayLike) -> tuple[Any, bool]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from fsl_basesel import checks
 from fsl_basesel.checks import is_tensor
 from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear.sorted_rows import SortedRows
@@ -19,7 +20,7 @@ from fsl_basesel.multilinear.sorted_rows import SortedRows
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BACKENDS", "SortedRows", "choose_backend", "value_and_gradient"]
+__all__ = ["BACKENDS", "SortedRows", "choose_backend", "like", "value_and_gradient"]
 
 BACKENDS = {"cpu": "cpu", "torch": "chunked", "triton": "triton", "reference": "reference"}
 
@@ -74,39 +75,31 @@ def value_and_gradient(
             f"Expected `x` to be float32 or float64 with a last dimension of {rows.n_candidates} "
             f"(one probability for each candidate) but got {x.dtype} of shape {tuple(x.shape)}"
         )
-    if k < 1:
-        raise InputError(f"Expected `k` to be at least 1 but got {k}")
+    checks.integer(k, "k", 1)
+    checks.one_of(backend, ("auto", *BACKENDS), "backend")
     # Of |B| candidates no more than |B| count: a larger K changes only the divisor.
     counted = max(1, min(k, rows.n_candidates))
     device = x.device.type if is_tensor(x) else "cpu"
     name = choose_backend(device, counted) if backend == "auto" else backend
-    if name not in BACKENDS:
-        raise InputError(
-            f"Expected `backend` to be one of auto, {', '.join(BACKENDS)} but got {backend!r}"
-        )
-    if name == "cpu" and device != "cpu":
-        raise InputError(
-            f"Expected `x` on the CPU for backend 'cpu' but got it on {device}; pass x.cpu(), or "
-            "leave the backend at 'auto'"
-        )
-    points: Any = x.detach().reshape(-1, rows.n_candidates) if is_tensor(x) else x
+    points: Any = x.detach() if is_tensor(x) else x
     if name == "cpu":
-        points = np.ascontiguousarray(points, np.float64).reshape(-1, rows.n_candidates)
+        points = np.ascontiguousarray(points, np.float64)
     elif not is_tensor(x):
         import torch
 
-        points = torch.from_numpy(np.array(x)).reshape(-1, rows.n_candidates)
+        points = torch.from_numpy(np.array(x))
+    points = points.reshape(-1, rows.n_candidates)
     value, gradient = _module(name).value_and_gradient(rows, points, counted)
     if counted < k:
         value = rows.floor + (value - rows.floor) * (counted / k)
         gradient = gradient * (counted / k)
-    return _like(x, value, x.shape[:-1]), _like(x, gradient, x.shape)
+    return like(x, value).reshape(x.shape[:-1]), like(x, gradient).reshape(x.shape)
 
 
-def _like(x: Any, result: Any, shape: Any) -> Any:
-    """`result` as an array or a tensor like `x`."""
+def like(x: Any, result: Any) -> Any:
+    """`result` as an array or a tensor of the type of `x`, and beside it."""
     if not is_tensor(x):
-        return np.asarray(result).astype(x.dtype, copy=False).reshape(shape)
+        return np.asarray(result, x.dtype)
     import torch
 
-    return torch.as_tensor(result).to(x).reshape(shape)
+    return torch.as_tensor(result).to(x)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fsl_basesel.multilinear.placed import on_device
-from fsl_basesel.multilinear.sorted_rows import SortedRows
+from fsl_basesel.multilinear.sorted_rows import EPSILON, SortedRows
 
 ROWS, ELEMENTS = 256, 1 << 23  # most novel classes, and most slopes, in a chunk
 STEPS_PER_CHECK = 64  # positions between two looks at how much probability is left
-EPSILON = {torch.float64: 1e-14, torch.float32: 1e-7}
 
 
 def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -23,7 +21,7 @@ def value_and_gradient(rows: SortedRows, x: Tensor, k: int) -> tuple[Tensor, Ten
     """
     value = x.new_zeros(x.shape[0])
     gradient = torch.zeros_like(x)
-    values, columns = on_device(rows, x.device)
+    values, columns = rows.on_device(x.device)
     count = max(1, min(ROWS, ELEMENTS // max(1, x.numel())))
     for start in range(0, rows.n_novel, count):
         part = slice(start, start + count)
@@ -45,7 +43,7 @@ def _walk(q: Tensor, x: Tensor, order: Tensor, k: int) -> tuple[Tensor, Tensor]:
     history: list[Tensor] = []
     probabilities: list[Tensor] = []
     for i in range(length):
-        if i % STEPS_PER_CHECK == 0 and i and state.sum(-1).max() < EPSILON[x.dtype]:
+        if i % STEPS_PER_CHECK == 0 and i and state.sum(-1).max() < EPSILON[x.element_size()]:
             break
         probability = x[:, order[:, i], None]
         history.append(state[..., :k])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear.sorted_rows import EPSILON, SortedRows
+from fsl_basesel.multilinear.sorted_rows import SortedRows
 from fsl_basesel.multilinear.walk import scratch, walk
 from fsl_basesel.parallel import map_blocks
 
 MIN_ROWS, MAX_BLOCKS = 128, 64
 WORK_PER_BLOCK = 1 << 20  # positions times states: some tenths of a millisecond
+EPSILON = 1e-13  # probability of at most K entries below which the rest of a row is ignored
 
 
 def value_and_gradient(rows: SortedRows, x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -28,7 +29,7 @@ def value_and_gradient(rows: SortedRows, x: np.ndarray, k: int) -> tuple[np.ndar
 
     def block(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         sums, gradient = np.zeros(len(x)), np.zeros(x.shape)
-        task = (rows.values, rows.order, rows.floor, x, k, EPSILON["float64"], start, stop)
+        task = (rows.values, rows.order, rows.floor, x, k, EPSILON, start, stop)
         walk(*task, gradient, sums, *scratch(length, k))
         return sums, gradient
 

@@ -7,13 +7,18 @@ shapes: loops have a fixed number of turns and tensors make the choices.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fsl_basesel.multilinear import value_and_gradient
-from fsl_basesel.multilinear.sorted_rows import SortedRows
 from fsl_basesel.progress import report
+
+if TYPE_CHECKING:
+    from fsl_basesel.problem import SelectionProblem
 
 SECTIONS = 32  # levels tried at once in the search for l*
 SEARCH_ELEMENTS = 1 << 21  # bound on levels times candidates
@@ -21,19 +26,12 @@ BITS = 64  # by which the search narrows its bracket: beyond what float64 resolv
 
 
 def climb(
-    rows: SortedRows,
-    modular: Tensor,
-    free: Tensor,
-    m: list[int],
-    k: int,
-    steps: int,
-    backend: str = "auto",
-) -> Tensor:
-    """The vectors that x and y of Algorithm 4 meet in, for several problems on one matrix.
-
-    `modular` are the `[S, |B|]` float64 weights of the problems, on the device to use, and `free`
-    is B_u as `[|B|]` bool. Each vector sums to its problem's m over B_u and is 0 on B_s.
-    """
+    problems: Sequence[SelectionProblem], steps: int, backend: str, device: str
+) -> np.ndarray:
+    """`fractional_batch` in tensors: one transfer to the device and one back."""
+    rows, k = problems[0].sorted_rows, problems[0].k
+    modular = torch.from_numpy(np.stack([problem.modular for problem in problems])).to(device)
+    free = torch.from_numpy(~problems[0].is_selected).to(device)
     held, open_ = (~free).to(modular), free.to(modular)
     x = torch.zeros_like(modular)
     for step in range(steps):
@@ -41,10 +39,12 @@ def climb(
         y = torch.clamp(x + (1.0 - step / steps) * open_, max=1.0)
         _, slopes = value_and_gradient(rows, torch.cat((x, y)) + held, k, backend)
         a, b = slopes[: len(x)] - modular, modular - slopes[len(x) :]
-        rate = torch.stack([rates(a[s], b[s], free, m[s]) for s in range(len(x))])
+        rate = torch.stack(
+            [rates(a[s], b[s], free, problem.m) for s, problem in enumerate(problems)]
+        )
         x = torch.clamp(x + rate / steps, max=1.0)
     report("continuous double greedy", steps, steps)
-    return x
+    return x.cpu().numpy()
 
 
 def rates(a: Tensor, b: Tensor, free: Tensor, m: int) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,9 +11,13 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear import radix
 from fsl_basesel.parallel import blocks, map_blocks
 
+if TYPE_CHECKING:
+    import torch
+
 ROWS_PER_BLOCK = 64  # novel classes a thread sorts in one go
-# Probability of at most K entries below which the rest of a row is ignored, for states of a type.
-EPSILON = {"float64": 1e-13, "float32": 1e-7}
+ALIGNMENT = 16  # rows padded to a multiple of this many elements are read 16 bytes at a time
+# Probability of at most K entries below which a device ignores the rest of a row, by bytes of x.
+EPSILON = {4: 1e-7, 8: 1e-14}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +36,9 @@ class SortedRows:
     values: np.ndarray
     order: np.ndarray
     floor: float
+    _placed: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def n_novel(self) -> int:
@@ -77,3 +85,25 @@ class SortedRows:
 
         map_blocks(sort, n_novel, ROWS_PER_BLOCK)
         return cls(values, order, float(floor))
+
+    def on_device(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values and order (int32) as views of padded rows on `device`, copied there once.
+
+        Example:
+            >>> import torch
+            >>> values, order = SortedRows.from_columns(np.eye(3)).on_device(torch.device("cpu"))
+            >>> values.shape, values.stride(0)
+            (torch.Size([3, 3]), 16)
+        """
+        import torch
+
+        def padded(array: np.ndarray) -> torch.Tensor:
+            tensor = torch.from_numpy(array)
+            width = -(-self.n_candidates // ALIGNMENT) * ALIGNMENT
+            out = torch.zeros(len(array), width, dtype=tensor.dtype, device=device)
+            out[:, : self.n_candidates] = tensor.to(device)
+            return out[:, : self.n_candidates]
+
+        if device not in self._placed:
+            self._placed[device] = padded(self.values), padded(self.order.view(np.int32))
+        return self._placed[device]

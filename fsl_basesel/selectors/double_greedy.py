@@ -128,10 +128,11 @@ def fractional_batch(
         >>> fractional_batch([problem]).sum().round(9)
         np.float64(2.0)
     """
-    checks.integer(steps, "steps", 1)
     backend, device = choose_device(problems[0], backend, device)
     if backend in ("torch", "triton") and problems[0].rows.size == 1:
-        return _on_device(problems, steps, backend, device)
+        from fsl_basesel.multilinear.device_steps import climb
+
+        return climb(problems, steps, backend, device)
     free = problems[0].unselected
     x = np.zeros((len(problems), problems[0].n_candidates))
     for step in range(steps):
@@ -144,27 +145,6 @@ def fractional_batch(
             x[row, free] = np.minimum(x[row, free] + rate / steps, 1.0)
     report("continuous double greedy", steps, steps)
     return x
-
-
-def _on_device(
-    problems: Sequence[SelectionProblem], steps: int, backend: str, device: str
-) -> np.ndarray:
-    """The climb in tensors: one transfer to the device and one back."""
-    import torch
-
-    from fsl_basesel.multilinear.device_steps import climb
-
-    weights = np.stack([problem.modular for problem in problems])
-    x = climb(
-        problems[0].sorted_rows,
-        torch.from_numpy(weights).to(device),
-        torch.from_numpy(~problems[0].is_selected).to(device),
-        [problem.m for problem in problems],
-        problems[0].k,
-        steps,
-        backend,
-    )
-    return x.cpu().numpy()
 
 
 def _top_gradients(

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fsl_basesel.errors import InputError
-from fsl_basesel.multilinear.placed import on_device
 from fsl_basesel.multilinear.sorted_rows import SortedRows
 from fsl_basesel.multilinear.triton.settings import STATES, Settings, calculate_settings
 
@@ -49,8 +48,7 @@ def value_and_gradient(
             'backend="cpu", or backend="torch" for other devices'
         )
     points = x.cuda() if found_gpu and not x.is_cuda else x
-    placed = on_device(rows, points.device)
-    value, gradient = launch.value_and_gradient(placed, rows.floor, points, k, settings)
+    value, gradient = launch.value_and_gradient(rows, points, k, settings)
     return value.to(x.device), gradient.to(x.device)
 
 

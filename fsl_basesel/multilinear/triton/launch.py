@@ -3,70 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
-from fsl_basesel.multilinear.placed import PlacedRows
+from fsl_basesel.multilinear.sorted_rows import EPSILON, SortedRows
 from fsl_basesel.multilinear.triton.scan import (
     backward_kernel,
     forward_kernel,
     replay_kernel,
     summarise_kernel,
 )
-from fsl_basesel.multilinear.triton.settings import BLOCK, EPSILON, Settings, scan_unroll
+from fsl_basesel.multilinear.triton.settings import BLOCK, Settings, scan_unroll
 
-DTYPES = {torch.float32: tl.float32, torch.float64: tl.float64}
-BOUNDED_FROM = {"replay": 16}  # words of states; the other kernels from 17
+BOUNDED_FROM = 16  # words of states
 INTERPRETED = not isinstance(replay_kernel, triton.runtime.JITFunction)
 
 
-class Block(NamedTuple):
-    """One launch's share of a gradient: some rows of the problem, every sample.
-
-    Attributes:
-        x: `[|B|, S]` probabilities.
-        floor: `[1]`.
-        similarities: `[R, |B|]` falling, in padded rows.
-        order: `[R, |B|]` columns, padded alike.
-        value: `[R, S]` out, expected top-k sums above the floor.
-    """
-
-    x: Tensor
-    floor: Tensor
-    similarities: Tensor
-    order: Tensor
-    value: Tensor
-
-    def part(self, first: int, count: int) -> Block:
-        """The rows `first .. first + count`."""
-        return Block(*self[:2], *(tensor[first : first + count] for tensor in self[2:]))
-
-    def shape_arguments(self) -> tuple[int, ...]:
-        """What every kernel that reads elements is told about shapes, in the kernels' order."""
-        return self.x.shape[1], *self.similarities.shape, self.similarities.stride(0)
-
-
 def value_and_gradient(
-    rows: PlacedRows, floor: float, x: Tensor, k: int, settings: Settings
+    rows: SortedRows, x: Tensor, k: int, settings: Settings
 ) -> tuple[Tensor, Tensor]:
     """F `[S]` and dF/dx `[S, |B|]`.
 
     Arguments are already checked. Nothing here waits for the device, and every launch follows from
     shapes alone, so a call can be captured in a CUDA graph.
     """
-    n_rows, length = rows.values.shape
+    values, order = rows.on_device(x.device)
+    n_rows, length = values.shape
     x = x.t().contiguous()
     value = x.new_empty(n_rows, x.shape[1])
     grad = torch.zeros_like(x)
-    whole = Block(x, x.new_full((1,), floor), rows.values, rows.order, value)
+    floors = x.new_full((1,), rows.floor)
     with torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext():
         for first in range(0, n_rows, settings.rows):
-            _scan(whole.part(first, settings.rows), min(k, length), settings, grad)
-    return value.mean(0) / k + floor, (grad / (k * n_rows)).t().contiguous()
+            part = slice(first, first + settings.rows)
+            _scan(x, floors, values[part], order[part], min(k, length), settings, value[part], grad)
+    return value.mean(0) / k + rows.floor, (grad / (k * n_rows)).t().contiguous()
 
 
 def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
@@ -84,7 +58,7 @@ def compile_options(name: str, words: int, warp_size: int) -> dict[str, Any]:
     wide = name in ("summarise", "replay")
     lanes = BLOCK if wide else warp_size
     options = {"num_warps": lanes // warp_size, "enable_fp_fusion": True}
-    if warp_size == 32 and words >= BOUNDED_FROM.get(name, 17):
+    if warp_size == 32 and words >= BOUNDED_FROM:
         options["maxnreg"] = 184 if wide and words <= 32 else 255
     return options
 
@@ -94,11 +68,22 @@ def warp_size() -> int:
     return 64 if torch.version.hip else 32
 
 
-def _scan(block: Block, k: int, settings: Settings, grad: Tensor) -> None:
-    """Add the slopes of the rows of a block to `grad`."""
-    x = block.x
-    shape = block.shape_arguments()
-    n_samples, n_rows = shape[:2]
+def _scan(
+    x: Tensor,
+    floors: Tensor,
+    values: Tensor,
+    order: Tensor,
+    k: int,
+    settings: Settings,
+    value: Tensor,
+    grad: Tensor,
+) -> None:
+    """Write the expected top-k sums of some rows to `value` `[R, S]`, add their slopes to `grad`.
+
+    `x` and `grad` are `[|B|, S]`, `floors` is `[1]`, `values` and `order` are `[R, |B|]` in padded
+    rows.
+    """
+    n_samples, (n_rows, length) = x.shape[1], values.shape
     states, n_chunks = settings.states, settings.n_chunks
     words = states * x.element_size() // 4
     poly = x.new_empty(states + 1, n_rows, n_chunks, n_samples)
@@ -107,50 +92,21 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor) -> None:
     live = torch.zeros(n_rows, n_samples, dtype=torch.int32, device=x.device)
     state = x.new_zeros(states + 1, n_rows, n_samples)
     state[states - k].fill_(1)
+    elements = (x, values, order, floors, live)
+    shape = (n_samples, n_rows, length, values.stride(0), settings.chunk, n_chunks)
     rows_grid = (triton.cdiv(n_rows * n_samples, warp_size()),)
-    elements = (x, block.similarities, block.order, block.floor, live)
     scans: dict[str, Any] = {"K": states, "UNROLL": scan_unroll(words), "BLOCK": warp_size()}
     scans |= compile_options("forward", words, warp_size())
     tiles: dict[str, Any] = {"K": states, "TILE": settings.tile, "BLOCK": BLOCK}
+    tiles |= compile_options("replay", words, warp_size())
     for first, last in zip(settings.waves, settings.waves[1:], strict=False):
-        summarise_kernel[(triton.cdiv(n_rows * (last - first) * n_samples, BLOCK),)](
-            *elements,
-            poly,
-            own,
-            *shape,
-            settings.chunk,
-            n_chunks,
-            first,
-            last - first,
-            DTYPE=DTYPES[x.dtype],
-            **tiles,
-            **compile_options("summarise", words, warp_size()),
-        )
-        forward_kernel[rows_grid](
-            poly,
-            before,
-            state,
-            live,
-            n_samples,
-            n_rows,
-            n_chunks,
-            first,
-            last,
-            EPSILON[x.dtype],
-            **scans,
-        )
-    backward_kernel[rows_grid](
-        poly,
-        own,
-        live,
-        block.value,
-        n_samples,
-        n_rows,
-        n_chunks,
-        states - k,
-        DTYPE=DTYPES[x.dtype],
-        **scans,
-    )
+        n_blocks = triton.cdiv(n_rows * (last - first) * n_samples, BLOCK)
+        summarise_kernel[(n_blocks,)](*elements, poly, own, *shape, first, last - first, **tiles)
+        wave = (n_samples, n_rows, n_chunks, first, last)
+        epsilon = EPSILON[x.element_size()]
+        forward_kernel[rows_grid](poly, before, state, live, *wave, epsilon, **scans)
+    sizes = (n_samples, n_rows, n_chunks, states - k)
+    backward_kernel[rows_grid](poly, own, live, value, *sizes, **scans)
 
     # Each (row, column) is written once, for as many rows at a time as fit, and the sum over rows
     # has a fixed order: the same bits every time.
@@ -160,20 +116,8 @@ def _scan(block: Block, k: int, settings: Settings, grad: Tensor) -> None:
         n_blocks = triton.cdiv(count * n_chunks * n_samples, BLOCK)
         programs = min(n_blocks, settings.programs)
         per_program = BLOCK * settings.chunk
-        replay_kernel[(programs,)](
-            *elements,
-            before,
-            own,
-            dense,
-            x.new_empty(programs * per_program),
-            x.new_empty(programs * per_program // settings.tile * states),
-            *shape,
-            settings.chunk,
-            n_chunks,
-            first,
-            count,
-            n_blocks,
-            **tiles,
-            **compile_options("replay", words, warp_size()),
-        )
+        x_ring = x.new_empty(programs * per_program)
+        p_ring = x.new_empty(programs * per_program // settings.tile * states)
+        scratch = (before, own, dense, x_ring, p_ring)
+        replay_kernel[(programs,)](*elements, *scratch, *shape, first, count, n_blocks, **tiles)
         grad += dense.sum(0)

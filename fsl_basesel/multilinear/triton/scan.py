@@ -28,27 +28,16 @@ from fsl_basesel.multilinear.triton.states import (
     gradient_of_tile,
     load_columns,
     load_states,
-    one_at,
     retreat,
     retreat_by,
-    retreat_in_place,
     scatter,
     store_states,
     total,
-    total_from,
     zeros,
 )
 
 
-@triton.jit(
-    do_not_specialize=[
-        "n_rows",
-        "length",
-        "n_chunks",
-        "first_chunk",
-        "wave_chunks",
-    ]
-)
+@triton.jit(do_not_specialize=["n_rows", "length", "n_chunks", "first_chunk", "wave_chunks"])
 def summarise_kernel(
     x_ptr,  # [B, S] probabilities
     values_ptr,  # [R, L] similarities, falling
@@ -68,7 +57,6 @@ def summarise_kernel(
     K: tl.constexpr,
     TILE: tl.constexpr,
     BLOCK: tl.constexpr,
-    DTYPE: tl.constexpr,
 ):
     """`poly` and `own` of the chunks `first_chunk .. first_chunk + wave_chunks` of live rows."""
     i_item = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -83,8 +71,8 @@ def summarise_kernel(
         x_lane_ptr = x_ptr + i_sample
         order_row_ptr = order_ptr + i_row.to(tl.int64) * width
         values_row_ptr = values_ptr + i_row.to(tl.int64) * width
-        b_p = one_at(0, BLOCK, K + 1, DTYPE)
-        b_w = zeros(BLOCK, K, DTYPE)
+        b_w = zeros(BLOCK, K, floor.dtype)
+        b_p = (tl.full((BLOCK,), 1.0, floor.dtype),) + b_w
         # The polynomial does not care for the direction, W does: walk back.
         for r in range(chunk // TILE):
             o_i = i_chunk * chunk + (chunk - TILE - r * TILE)
@@ -126,13 +114,11 @@ def forward_kernel(
     b_p = load_states(state_ptr + i_lane, n_lanes, m_reached, K + 1)
     # One state more than the gradient needs tells whether a row is finished: an element taken out
     # of an integral x still leaves K of the others.
-    m_alive = m_reached & (total(b_p, K + 1) >= eps)
+    m_alive = m_reached & (total(b_p, 0, K + 1) >= eps)
     n_alive = tl.sum(m_alive.to(tl.int32), axis=0)
     i_chunk = first_chunk
     while (i_chunk < last_chunk) & (n_alive > 0):
         o_chunk = o_base + i_chunk * n_samples
-        if UNROLL == 1:  # many states: a store before the loads needs fewer registers
-            store_states(before_ptr + o_chunk, n_lanes * n_chunks, b_p, m_alive, K)
         # All loads of the group before its chain of products, so that they wait together.
         polys = ()
         for u in tl.static_range(UNROLL):
@@ -140,12 +126,11 @@ def forward_kernel(
             b_poly = load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_alive, K + 1)
             polys = polys + (b_poly,)
         for u in tl.static_range(UNROLL):
-            if UNROLL > 1:
-                o_before = o_chunk + u * n_samples
-                store_states(before_ptr + o_before, n_lanes * n_chunks, b_p, m_alive, K)
+            o_before = o_chunk + u * n_samples
+            store_states(before_ptr + o_before, n_lanes * n_chunks, b_p, m_alive, K)
             b_p = advance_by(b_p, polys[u], K + 1)
             b_live = tl.where(m_alive, i_chunk + u + 1, b_live)
-            m_alive = m_alive & (total(b_p, K + 1) >= eps)
+            m_alive = m_alive & (total(b_p, 0, K + 1) >= eps)
         i_chunk += UNROLL
         n_alive = tl.sum(m_alive.to(tl.int32), axis=0)
     tl.store(live_ptr + i_lane, b_live, mask=m_reached)
@@ -165,50 +150,36 @@ def backward_kernel(
     K: tl.constexpr,
     UNROLL: tl.constexpr,
     BLOCK: tl.constexpr,
-    DTYPE: tl.constexpr,
 ):
     """Carry W back over the live chunks, UNROLL at a time; a lane is `row * S + sample`."""
     i_lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     n_lanes = n_rows.to(tl.int64) * n_samples
     o_base = (i_lane // n_samples) * n_chunks * n_samples + i_lane % n_samples
     b_live = tl.load(live_ptr + i_lane, mask=i_lane < n_lanes, other=0)
-    b_w = zeros(BLOCK, K, DTYPE)
+    b_w = zeros(BLOCK, K, value_ptr.dtype.element_ty)
     i_chunk = tl.cdiv(tl.max(b_live, axis=0), UNROLL) * UNROLL
     while i_chunk > 0:
         i_chunk -= UNROLL
         o_chunk = o_base + i_chunk * n_samples
-        # Lanes that are not live load zeros, so their W stays zero.
-        if UNROLL == 1:
-            b_poly = load_states(poly_ptr + o_chunk, n_lanes * n_chunks, i_chunk < b_live, K)
-            b_w = retreat_in_place(
-                b_w, b_poly, own_ptr + o_chunk, n_lanes * n_chunks, i_chunk < b_live, K
-            )
-        else:
-            # All loads of the group before its chain of products, so that they wait together.
-            polys = ()
-            owns = ()
-            for u in tl.static_range(UNROLL):
-                m_live = i_chunk + u < b_live
-                o_poly = o_chunk + u * n_samples
-                polys = polys + (load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
-                owns = owns + (load_states(own_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
-            for r in tl.static_range(UNROLL):
-                m_live = i_chunk + (UNROLL - 1 - r) < b_live
-                o_own = o_chunk + (UNROLL - 1 - r) * n_samples
-                store_states(own_ptr + o_own, n_lanes * n_chunks, b_w, m_live, K)
-                b_w = retreat_by(b_w, polys[UNROLL - 1 - r], owns[UNROLL - 1 - r], K)
-    tl.store(value_ptr + i_lane, total_from(b_w, start, K), mask=i_lane < n_lanes)
+        # All loads of the group before its chain of products, so that they wait together. Lanes
+        # that are not live load zeros, so their W stays zero.
+        polys = ()
+        owns = ()
+        for u in tl.static_range(UNROLL):
+            m_live = i_chunk + u < b_live
+            o_poly = o_chunk + u * n_samples
+            polys = polys + (load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
+            owns = owns + (load_states(own_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
+        for r in tl.static_range(UNROLL):
+            m_live = i_chunk + (UNROLL - 1 - r) < b_live
+            o_own = o_chunk + (UNROLL - 1 - r) * n_samples
+            store_states(own_ptr + o_own, n_lanes * n_chunks, b_w, m_live, K)
+            b_w = retreat_by(b_w, polys[UNROLL - 1 - r], owns[UNROLL - 1 - r], K)
+    tl.store(value_ptr + i_lane, total(b_w, start, K), mask=i_lane < n_lanes)
 
 
 @triton.jit(
-    do_not_specialize=[
-        "n_rows",
-        "length",
-        "n_chunks",
-        "first_row",
-        "rows_here",
-        "n_blocks",
-    ]
+    do_not_specialize=["n_rows", "length", "n_chunks", "first_row", "rows_here", "n_blocks"]
 )
 def replay_kernel(
     x_ptr,  # [B, S] probabilities

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from fsl_basesel.errors import InputError
 
 # Numbers of states kernels are compiled for; another k runs on the next larger one.
@@ -17,7 +15,6 @@ GROUP = 4  # a row has a multiple of this many chunks; the scans load as many at
 MAX_PROGRAMS = 2048  # of the kernels with scratch of their own
 SCRATCH_BYTES = 48 << 20  # bound on summaries of chunks, and on dense gradients
 RING_BYTES = 32 << 20  # bound on the scratch of programs: fits the L2 of a large GPU
-EPSILON = {torch.float32: 1e-7, torch.float64: 1e-14}  # probability at which a row is finished
 WAVES = (1024, 8192)  # elements after which a dead row is dropped
 
 
@@ -94,6 +91,8 @@ def calculate_settings(
     n_chunks = -(-length // (chunk * GROUP)) * GROUP
     inner = (elements // chunk for elements in WAVES)
     per_row = n_samples * n_chunks * (3 * states + 1) * itemsize
+    # Probabilities, and the states before each tile.
+    per_program = BLOCK * chunk * itemsize * (tile + states) // tile
     return Settings(
         states=states,
         tile=tile,
@@ -101,19 +100,13 @@ def calculate_settings(
         waves=(0, *(boundary for boundary in inner if boundary < n_chunks), n_chunks),
         rows=_even_share(n_rows, SCRATCH_BYTES // per_row),
         dense_rows=_even_share(n_rows, SCRATCH_BYTES // (n_samples * length * itemsize)),
-        programs=_programs(chunk, tile, states, itemsize),
+        programs=min(MAX_PROGRAMS, max(1, RING_BYTES // per_program)),
     )
 
 
 def _even_share(n_rows: int, most: int) -> int:
     """Rows at a time, at most `most` but at least one, so that every time takes about as many."""
     return -(-n_rows // -(-n_rows // max(1, most)))
-
-
-def _programs(chunk: int, tile: int, states: int, itemsize: int) -> int:
-    """Programs whose scratch (probabilities, and the states before each tile) fits the bound."""
-    per_program = BLOCK * chunk * itemsize * (tile + states) // tile
-    return min(MAX_PROGRAMS, max(1, RING_BYTES // per_program))
 
 
 def scan_unroll(words: int) -> int:

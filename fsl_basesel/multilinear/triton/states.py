@@ -80,15 +80,6 @@ def scatter(grad_ptr, columns, n_samples, b_g, o_i, length, m_lane, TILE: tl.con
 
 
 @triton.jit
-def one_at(start, BLOCK: tl.constexpr, STATES: tl.constexpr, DTYPE: tl.constexpr):
-    """States 0 .. STATES - 1 with probability one at `start`."""
-    b_p = ()
-    for j in tl.static_range(STATES):
-        b_p = b_p + (tl.zeros((BLOCK,), DTYPE) + tl.where(start == j, 1.0, 0.0).to(DTYPE),)
-    return b_p
-
-
-@triton.jit
 def zeros(BLOCK: tl.constexpr, STATES: tl.constexpr, DTYPE: tl.constexpr):
     """States 0 .. STATES - 1, all zero."""
     b_p = ()
@@ -98,20 +89,11 @@ def zeros(BLOCK: tl.constexpr, STATES: tl.constexpr, DTYPE: tl.constexpr):
 
 
 @triton.jit
-def total(b_p, STATES: tl.constexpr):
-    """Sum over the states."""
-    b_sum = b_p[0]
+def total(b_p, start, STATES: tl.constexpr):
+    """Sum over the states from `start` on."""
+    b_sum = tl.where(start == 0, b_p[0], 0.0)
     for j in tl.static_range(1, STATES):
-        b_sum += b_p[j]
-    return b_sum
-
-
-@triton.jit
-def total_from(b_w, start, K: tl.constexpr):
-    """Sum of W over the states from `start`: the expected top-k sum."""
-    b_sum = b_w[0] * tl.where(start == 0, 1.0, 0.0).to(b_w[0].dtype)
-    for j in tl.static_range(1, K):
-        b_sum += b_w[j] * tl.where(start <= j, 1.0, 0.0).to(b_w[0].dtype)
+        b_sum += tl.where(start <= j, b_p[j], 0.0)
     return b_sum
 
 
@@ -174,19 +156,6 @@ def retreat_by(b_w, b_poly, b_own, K: tl.constexpr):
 
 
 @triton.jit
-def retreat_in_place(b_w, b_poly, own_ptr, stride, mask, K: tl.constexpr):
-    """`retreat_by` state by state from memory, W taking the place of `own`: fewer registers."""
-    b_new = ()
-    for j in tl.static_range(K):
-        b_sum = tl.load(own_ptr + j * stride, mask=mask, other=0.0)
-        tl.store(own_ptr + j * stride, b_w[j], mask=mask)
-        for d in tl.static_range(K - j):
-            b_sum += b_poly[d] * b_w[j + d]
-        b_new = b_new + (b_sum,)
-    return b_new
-
-
-@triton.jit
 def gradient_of_tile(b_p, b_w, b_x, b_q, K: tl.constexpr, TILE: tl.constexpr):
     """W before a tile and the tile's gradients, from p before it and W behind it.
 
@@ -196,14 +165,11 @@ def gradient_of_tile(b_p, b_w, b_x, b_q, K: tl.constexpr, TILE: tl.constexpr):
     for t in tl.static_range(TILE - 1):
         b_p = advance(b_p, b_x[t], K)
         before = before + b_p
-    backwards = ()
+    gradients = ()
     for r in tl.static_range(TILE):
         b_g = before[(TILE - 1 - r) * K] * (b_q[TILE - 1 - r] - b_w[0])
         for j in tl.static_range(1, K):
             b_g += before[(TILE - 1 - r) * K + j] * (b_q[TILE - 1 - r] - b_w[j])
-        backwards = backwards + (b_g,)
+        gradients = (b_g,) + gradients
         b_w = retreat(b_w, b_x[TILE - 1 - r], b_q[TILE - 1 - r], K)
-    gradients = ()
-    for t in tl.static_range(TILE):
-        gradients = gradients + (backwards[TILE - 1 - t],)
     return b_w, gradients

@@ -16,7 +16,6 @@ import torch
 import fsl_basesel as fb
 from fsl_basesel.multilinear import SortedRows, reference
 from fsl_basesel.multilinear import triton as backend
-from fsl_basesel.multilinear.placed import on_device
 from fsl_basesel.multilinear.triton.settings import GROUP, calculate_settings
 
 NAN = float("nan")
@@ -85,7 +84,7 @@ def make(case: Case) -> tuple[SortedRows, torch.Tensor]:
         x = np.maximum(x, 0.6)
     if case.kind == "padded":
         # Whatever stands behind the end of a row must not matter.
-        values, order = on_device(rows, torch.device("cpu"))
+        values, order = rows.on_device(torch.device("cpu"))
         values._base[:, rows.n_candidates :] = NAN
         order._base[:, rows.n_candidates :] = -1
     return rows, torch.from_numpy(x).to(torch.float64 if case.double else torch.float32)

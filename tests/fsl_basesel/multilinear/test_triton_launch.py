@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from fsl_basesel.errors import InputError
 from fsl_basesel.multilinear import SortedRows, value_and_gradient
-from fsl_basesel.multilinear.placed import on_device
 from fsl_basesel.multilinear.triton import settings
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -64,11 +63,11 @@ def test_more_states_than_compiled_for_are_refused_unless_the_row_is_short() -> 
 
 def test_placed_rows_are_padded_equal_and_kept() -> None:
     rows = SortedRows.from_columns(np.random.default_rng(0).random((21, 3)), floor=-0.5)
-    values, order = on_device(rows, torch.device("cpu"))
+    values, order = rows.on_device(torch.device("cpu"))
     assert values.stride() == order.stride() == (32, 1)
     assert np.array_equal(values, rows.values)
     assert np.array_equal(order, rows.order)
-    assert on_device(rows, torch.device("cpu")).values is values
+    assert rows.on_device(torch.device("cpu"))[0] is values
 
 
 def test_an_old_triton_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
