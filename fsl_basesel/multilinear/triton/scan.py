@@ -30,6 +30,7 @@ from fsl_basesel.multilinear.triton.states import (
     load_states,
     retreat,
     retreat_by,
+    retreat_in_place,
     scatter,
     store_states,
     total,
@@ -119,6 +120,8 @@ def forward_kernel(
     i_chunk = first_chunk
     while (i_chunk < last_chunk) & (n_alive > 0):
         o_chunk = o_base + i_chunk * n_samples
+        # A store before the loads needs fewer registers.
+        store_states(before_ptr + o_chunk, n_lanes * n_chunks, b_p, m_alive, K)
         # All loads of the group before its chain of products, so that they wait together.
         polys = ()
         for u in tl.static_range(UNROLL):
@@ -126,8 +129,9 @@ def forward_kernel(
             b_poly = load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_alive, K + 1)
             polys = polys + (b_poly,)
         for u in tl.static_range(UNROLL):
-            o_before = o_chunk + u * n_samples
-            store_states(before_ptr + o_before, n_lanes * n_chunks, b_p, m_alive, K)
+            if u > 0:
+                o_before = o_chunk + u * n_samples
+                store_states(before_ptr + o_before, n_lanes * n_chunks, b_p, m_alive, K)
             b_p = advance_by(b_p, polys[u], K + 1)
             b_live = tl.where(m_alive, i_chunk + u + 1, b_live)
             m_alive = m_alive & (total(b_p, 0, K + 1) >= eps)
@@ -161,20 +165,26 @@ def backward_kernel(
     while i_chunk > 0:
         i_chunk -= UNROLL
         o_chunk = o_base + i_chunk * n_samples
-        # All loads of the group before its chain of products, so that they wait together. Lanes
-        # that are not live load zeros, so their W stays zero.
-        polys = ()
-        owns = ()
-        for u in tl.static_range(UNROLL):
-            m_live = i_chunk + u < b_live
-            o_poly = o_chunk + u * n_samples
-            polys = polys + (load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
-            owns = owns + (load_states(own_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
-        for r in tl.static_range(UNROLL):
-            m_live = i_chunk + (UNROLL - 1 - r) < b_live
-            o_own = o_chunk + (UNROLL - 1 - r) * n_samples
-            store_states(own_ptr + o_own, n_lanes * n_chunks, b_w, m_live, K)
-            b_w = retreat_by(b_w, polys[UNROLL - 1 - r], owns[UNROLL - 1 - r], K)
+        # Lanes that are not live load zeros, so their W stays zero.
+        if UNROLL == 1:
+            b_poly = load_states(poly_ptr + o_chunk, n_lanes * n_chunks, i_chunk < b_live, K)
+            b_w = retreat_in_place(
+                b_w, b_poly, own_ptr + o_chunk, n_lanes * n_chunks, i_chunk < b_live, K
+            )
+        else:
+            # All loads of the group before its chain of products, so that they wait together.
+            polys = ()
+            owns = ()
+            for u in tl.static_range(UNROLL):
+                m_live = i_chunk + u < b_live
+                o_poly = o_chunk + u * n_samples
+                polys = polys + (load_states(poly_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
+                owns = owns + (load_states(own_ptr + o_poly, n_lanes * n_chunks, m_live, K),)
+            for r in tl.static_range(UNROLL):
+                m_live = i_chunk + (UNROLL - 1 - r) < b_live
+                o_own = o_chunk + (UNROLL - 1 - r) * n_samples
+                store_states(own_ptr + o_own, n_lanes * n_chunks, b_w, m_live, K)
+                b_w = retreat_by(b_w, polys[UNROLL - 1 - r], owns[UNROLL - 1 - r], K)
     tl.store(value_ptr + i_lane, total(b_w, start, K), mask=i_lane < n_lanes)
 
 

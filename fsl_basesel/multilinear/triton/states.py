@@ -156,6 +156,19 @@ def retreat_by(b_w, b_poly, b_own, K: tl.constexpr):
 
 
 @triton.jit
+def retreat_in_place(b_w, b_poly, own_ptr, stride, mask, K: tl.constexpr):
+    """`retreat_by` state by state from memory, W taking the place of `own`: fewer registers."""
+    b_new = ()
+    for j in tl.static_range(K):
+        b_sum = tl.load(own_ptr + j * stride, mask=mask, other=0.0)
+        tl.store(own_ptr + j * stride, b_w[j], mask=mask)
+        for d in tl.static_range(K - j):
+            b_sum += b_poly[d] * b_w[j + d]
+        b_new = b_new + (b_sum,)
+    return b_new
+
+
+@triton.jit
 def gradient_of_tile(b_p, b_w, b_x, b_q, K: tl.constexpr, TILE: tl.constexpr):
     """W before a tile and the tile's gradients, from p before it and W behind it.
 
