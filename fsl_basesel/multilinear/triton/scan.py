@@ -28,6 +28,7 @@ from fsl_basesel.multilinear.triton.states import (
     gradient_of_tile,
     load_columns,
     load_states,
+    one_at,
     retreat,
     retreat_by,
     retreat_in_place,
@@ -72,8 +73,8 @@ def summarise_kernel(
         x_lane_ptr = x_ptr + i_sample
         order_row_ptr = order_ptr + i_row.to(tl.int64) * width
         values_row_ptr = values_ptr + i_row.to(tl.int64) * width
+        b_p = one_at(0, BLOCK, K + 1, floor.dtype)
         b_w = zeros(BLOCK, K, floor.dtype)
-        b_p = (tl.full((BLOCK,), 1.0, floor.dtype),) + b_w
         # The polynomial does not care for the direction, W does: walk back.
         for r in range(chunk // TILE):
             o_i = i_chunk * chunk + (chunk - TILE - r * TILE)

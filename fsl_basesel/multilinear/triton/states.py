@@ -80,6 +80,15 @@ def scatter(grad_ptr, columns, n_samples, b_g, o_i, length, m_lane, TILE: tl.con
 
 
 @triton.jit
+def one_at(start, BLOCK: tl.constexpr, STATES: tl.constexpr, DTYPE: tl.constexpr):
+    """States 0 .. STATES - 1 with probability one at `start`."""
+    b_p = ()
+    for j in tl.static_range(STATES):
+        b_p = b_p + (tl.zeros((BLOCK,), DTYPE) + tl.where(start == j, 1.0, 0.0).to(DTYPE),)
+    return b_p
+
+
+@triton.jit
 def zeros(BLOCK: tl.constexpr, STATES: tl.constexpr, DTYPE: tl.constexpr):
     """States 0 .. STATES - 1, all zero."""
     b_p = ()
