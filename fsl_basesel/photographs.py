@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -251,6 +250,8 @@ class EmbeddingJob:
 
     def estimate(self) -> EmbeddingEstimate:
         """How long it will take and what it needs, by trying some images."""
+        import resource  # not there on Windows
+
         cached = sum(len(rows) for _, rows in self._store.batches())
         count, busy = len(self.images), max(1, min(self.workers, cores()))
         tried = self._positions(0)[:8]
