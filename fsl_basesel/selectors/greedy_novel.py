@@ -40,10 +40,10 @@ class GreedyOnNovelClass(Selector):
                 waiting = problem.row_weights > 0.0
             rows = np.flatnonzero(waiting)
             left = available[index[rows]]
-            used_up = rows[~left.any(axis=1)]
-            if len(used_up):
-                value[used_up], index[used_up] = floor, -1
-                topk.insert(columns, np.flatnonzero(available), value, index, used_up)
+            exhausted = rows[~left.any(axis=1)]
+            if len(exhausted):
+                value[exhausted], index[exhausted] = floor, -1
+                topk.insert(columns, np.flatnonzero(available), value, index, exhausted)
                 left = available[index[rows]]
             place = left.argmax(axis=1)
             nearest, similarity = index[rows, place], value[rows, place]
