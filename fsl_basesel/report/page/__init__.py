@@ -161,5 +161,6 @@ def _whole(stage: Stage, problem: SelectionProblem) -> dict[str, Any]:
         "weights": None if problem.weights is None else problem.row_weights.tolist(),
         "cost": None if problem.cost is None else problem.cost.tolist(),
         "groups": problem.groups or groups,
+        "novel_groups": stage.novel.groups if stage.novel is not None else groups,
         "chosen": stage.selection.indices,
     }

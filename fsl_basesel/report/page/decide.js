@@ -12,6 +12,10 @@
 
   const able = Boolean(data.similarity);
   const rows = data.novel.length;
+  // A name that begins with its group, as in "Greek: α", is shown without it.
+  const without = (groups) => (name, n) => (groups?.[n] && name.startsWith(`${groups[n]}: `) ? name.slice(groups[n].length + 2) : name);
+  const shown = data.names.map(without(data.groups));
+  const novelShown = data.novel.map(without(data.novel_groups));
   const candidates = data.names.length;
   const letters = atob(data.similarity || "");
   const bytes = new Uint8Array(letters.length);
@@ -167,15 +171,15 @@
 
   const rowOf = (u) => {
     const rank = now.indices.indexOf(u);
-    const served = (now.serves.get(u) || []).map(({ n }) => data.novel[n]);
+    const served = (now.serves.get(u) || []).map(({ n }) => novelShown[n]);
     const row = make("tr");
     row.dataset.u = String(u);
     if (rank < 0) row.className = limits.exclude.has(u) ? "vetoed" : "outside";
     const name = make("td", "", "name");
     const words = make("span");
-    words.append(make("bdi", data.names[u]));
+    words.append(make("bdi", shown[u]));
     const label = data.groups?.[u] ?? "";
-    if (!data.names[u].startsWith(label)) words.append(make("small", label));
+    if (!shown[u].startsWith(label)) words.append(make("small", label));
     if (data.pictured) name.append(thumbnail(data.pictures[u]));
     name.append(words);
     const gain = now.gainOf(u);
@@ -281,7 +285,8 @@
       says.push("The bound was proven for the original limits and does not hold for these. Save them and run the command below: it proves how good the choice is.");
     }
     if (data.random && holds && data.bound > data.random.mean) {
-      says.push(`${share((value - data.random.mean) / (data.bound - data.random.mean))} of the way from random sets to the bound.`);
+      const way = same && data.gap === 0 ? 1 : (value - data.random.mean) / (data.bound - data.random.mean);
+      says.push(`${share(way)} of the way from random sets to the bound.`);
     }
     if (problem.cost) says.push(`It costs ${price(now.spent)}${limits.budget === null ? "" : ` of ${price(limits.budget)}`}.`);
     $("verdict").textContent = fault ? `${fault} The choice below is the one before.` : says.join(" ");
@@ -311,10 +316,10 @@
       return element;
     };
     const parts = [];
-    if (into.length) parts.push(list(`${into.length} in`, into.map((u) => [data.names[u], ""])));
-    if (out.length) parts.push(list(`${out.length} out`, out.map((u) => [data.names[u], ""])));
+    if (into.length) parts.push(list(`${into.length} in`, into.map((u) => [shown[u], ""])));
+    if (out.length) parts.push(list(`${out.length} out`, out.map((u) => [shown[u], ""])));
     if (worse.length) {
-      const lines = worse.map(({ n }) => [data.novel[n], ` ${original.nearest[n].toFixed(4)} → ${now.nearest[n].toFixed(4)}`]);
+      const lines = worse.map(({ n }) => [novelShown[n], ` ${original.nearest[n].toFixed(4)} → ${now.nearest[n].toFixed(4)}`]);
       parts.push(list(`${worse.length} of ${rows} novel classes are served worse${better ? `, ${better} better` : ""}`, lines));
     } else if (better) parts.push(list(`${better} of ${rows} novel classes are served better, none worse`, []));
     $("changes").hidden = !changed();
