@@ -196,7 +196,7 @@ class Unfinished:
             steps._batches_that_stepped += 1
             fit.epoch_progress.increment_completed()
         else:
-            if self.rest == "step":
+            if self.rest == "step" and self._part is not None:  # 0.1.0 saved no numbers to log
                 numbers.on_batch_end()
                 numbers.update_train_step_metrics()
             if self.rest:
