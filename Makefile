@@ -34,7 +34,7 @@ lint: install ## ruff: lint and format check; oxlint: the code of the page
 types: install ## mypy
 	$(BIN)/mypy
 
-# One file of tests stays on one worker, so that a numba kernel is compiled once, not once a worker.
+# One file of tests stays on one worker, so that a numba kernel is compiled once, not once per worker.
 pytest: install ## tests and doctests, JOBS at a time
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 

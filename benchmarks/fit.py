@@ -239,11 +239,11 @@ def _cold_start(args: argparse.Namespace, schedule: list[int], console: Console)
     share = sum(chosen) / total
     stages = "-".join(map(str, schedule))
     console.print(
-        f"Cold start {stages}, {args.cold_start_epochs} epochs a stage, {args.candidates} "
-        f"candidates, {args.novel} novel classes, {args.per_class} images a class: {total:.1f} s, "
+        f"Cold start {stages}, {args.cold_start_epochs} epochs per stage, {args.candidates} "
+        f"candidates, {args.novel} novel classes, {args.per_class} images per class: {total:.1f} s, "
         f"of which selections {sum(chosen):.1f} s ({share:.1%}), at most {max(chosen):.1f} s each."
     )
-    setting = f"cold start {stages}, {args.cold_start_epochs} epochs a stage"
+    setting = f"cold start {stages}, {args.cold_start_epochs} epochs per stage"
     return [
         _timing(setting, "whole run", [total]),
         _timing(setting, "all selections", [sum(chosen)]),

@@ -1,6 +1,6 @@
 """The paper's gradient, as the baseline: one dynamic program for each candidate, with its prunings.
 
-Written as well as it goes (compiled for its K, threads over rows, x gathered once a row, in-place
+Written as well as it goes (compiled for its K, threads over rows, x gathered once per row, in-place
 updates), so that the comparison is with the method and not with a slow program. Corrections 3 and 4
 of docs/paper.md are applied, else it would compute something else.
 
@@ -29,7 +29,7 @@ def gradient(
     epsilon: float = EPSILON,
     suffix_sums: bool = False,
 ) -> np.ndarray:
-    """dF/dx `[|B|]` at one point `x`, by O(K |B|²) work a row.
+    """dF/dx `[|B|]` at one point `x`, by O(K |B|²) work per row.
 
     Args:
         rows: Sorted similarities.

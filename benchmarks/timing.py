@@ -1,4 +1,4 @@
-"""Interleaved timing: every contender once a round, medians with 20/80 quantiles, CSV."""
+"""Interleaved timing: every contender once per round, medians with 20/80 quantiles, CSV."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def interleaved(
     clock: str = "wall",
     lot: float = 0.0,
 ) -> list[Timing]:
-    """Run every contender once a round, so that a slow moment of the machine hits all alike.
+    """Run every contender once per round, so that a slow moment of the machine hits all alike.
 
     Args:
         contenders: What to time, by name.

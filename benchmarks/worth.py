@@ -160,7 +160,7 @@ def _curves(panel: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def markdown(rows: Sequence[Worth]) -> str:
-    """A line a method and m."""
+    """One line per method and m."""
     lines = [
         "| method | m | accuracy | random classes of the same accuracy | a class is worth |",
         "|---|---|---|---|---|",

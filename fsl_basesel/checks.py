@@ -33,7 +33,7 @@ def is_tensor(values: object) -> TypeGuard[torch.Tensor]:
 def array(values: ArrayLike, expected: str) -> np.ndarray:
     """`values` as an array on the CPU; `expected` begins the message if they are none.
 
-    None are rows of different length, masked entries, a sparse tensor.
+    Refused: rows of different lengths, masked entries, sparse tensors.
     """
     if np.ma.is_masked(values):
         raise InputError(f"{expected} but got masked entries; fill them in or drop those classes.")

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsl_basesel import checks
-from fsl_basesel.errors import InputError
 from fsl_basesel.limits import first_allowed
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
@@ -34,6 +33,7 @@ class Control:
     kind: str  # RANDOM, DOMAIN or POOL
     size: int  # classes of a set
     values: tuple[float, ...]  # h of each set; one for the whole pool
+    too_few: int | None = None  # classes of the task's domain, if a set needs more than those
 
     @property
     def mean(self) -> float:
@@ -45,11 +45,21 @@ class Control:
         """Largest h of the sets."""
         return max(self.values)
 
+    @property
+    def title(self) -> str:
+        """What was drawn, in words."""
+        if self.kind == POOL:
+            return f"all {self.size} classes of the pool"
+        words = f"mean of {len(self.values)} random choices"
+        if self.too_few is not None:
+            return f"{words} with the {self.too_few} classes of the task's domain"
+        return f"{words} inside the task's domain" if self.kind == DOMAIN else words
+
 
 def controls(
     problem: SelectionProblem,
-    groups: Sequence[str] | None = None,
-    novel_groups: Sequence[str] | None = None,
+    groups: Sequence[str | None] | None = None,
+    novel_groups: Sequence[str | None] | None = None,
     draws: int = 100,
     seed: int = 0,
 ) -> list[Control]:
@@ -61,15 +71,15 @@ def controls(
     Example:
         >>> problem = SelectionProblem([[0.9, 0.8, 0.1, 0.3]], m=1, k=1)
         >>> for one in controls(problem, ["cat", "cat", "car", "car"], ["cat"]):
-        ...     print(one.kind, one.best)
-        random 0.9
-        domain 0.9
-        pool 0.9
+        ...     print(one.title, one.best)
+        mean of 100 random choices 0.9
+        mean of 100 random choices inside the task's domain 0.9
+        all 4 classes of the pool 0.9
     """
     checks.integer(draws, "draws", 1)
     found = [_drawn(problem, RANDOM, None, draws, seed)]
-    inside = task_domain(groups, novel_groups)
-    if inside is not None and 0 < inside[problem.unselected].sum() < len(problem.unselected):
+    inside = task_domain(problem, groups, novel_groups)
+    if inside is not None:
         found.append(_drawn(problem, DOMAIN, inside, draws, seed))
     cost = problem.cost if problem.mu else None
     nothing = {"budget": None, "cost": cost, "include": (), "at_most": None, "at_least": None}
@@ -81,46 +91,44 @@ def controls(
 def _drawn(
     problem: SelectionProblem, kind: str, inside: np.ndarray | None, draws: int, seed: int
 ) -> Control:
-    sets = random_choices(problem, draws, seed, inside)
+    generator = seeded(seed)
+    sets = [random_set(problem, generator, inside) for _ in range(draws)]
     values = tuple(problem.value(chosen) for chosen in sets)
-    return Control(kind, max(map(len, sets)) + len(problem.selected), values)
-
-
-def random_choices(
-    problem: SelectionProblem, draws: int, seed: int = 0, inside: np.ndarray | None = None
-) -> list[list[int]]:
-    """Random sets that keep to the limits of a problem, `inside` as for `random_set`."""
-    generator, columns = seeded(seed), problem.unselected
-    ranked = (random_set(columns, len(columns), generator, inside) for _ in range(draws))
-    return [first_allowed(problem, np.array(one, np.int64)) for one in ranked]
+    most = max(map(len, sets))
+    there = most if inside is None else int(inside[problem.unselected].sum())
+    too_few = there if there < most else None
+    return Control(kind, most + len(problem.selected), values, too_few)
 
 
 def task_domain(
-    groups: Sequence[str] | None, novel_groups: Sequence[str] | None
+    problem: SelectionProblem,
+    groups: Sequence[str | None] | None,
+    novel_groups: Sequence[str | None] | None,
 ) -> np.ndarray | None:
-    """Which candidates share a group with a novel class, `[|B|]`; None if that is not known."""
+    """Which candidates share a group with a novel class, `[|B|]` bool.
+
+    None if groups are not known, or if none or all of the candidates to choose from do.
+    """
     if groups is None or novel_groups is None:
         return None
-    wanted = set(novel_groups)
-    return np.array([group in wanted for group in groups])
+    wanted = set(novel_groups) - {None}
+    inside = np.array([group in wanted for group in groups])
+    free = inside[problem.unselected]
+    return inside if free.any() and not free.all() else None
 
 
 def random_set(
-    candidates: np.ndarray,
-    m: int,
-    generator: np.random.Generator,
-    inside: np.ndarray | None = None,
+    problem: SelectionProblem, generator: np.random.Generator, inside: np.ndarray | None = None
 ) -> list[int]:
-    """`m` of the candidates at random; those of a domain first, others only if it has too few.
+    """A random choice that keeps to the limits of the problem.
 
-    The domain is `inside`, `[|B|]` bool; None draws from all alike.
+    Classes of the task's domain (`inside`, see `task_domain`) come first, others only if it has too
+    few; None draws from all alike.
     """
-    if m > len(candidates):
-        raise InputError(f"Expected at most {len(candidates)} classes to draw but got m = {m}.")
-    drawn = generator.permutation(candidates)
+    ranked = generator.permutation(problem.unselected)
     if inside is not None:
-        drawn = np.concatenate([drawn[inside[drawn]], drawn[~inside[drawn]]])
-    return drawn[:m].tolist()
+        ranked = np.concatenate([ranked[inside[ranked]], ranked[~inside[ranked]]])
+    return first_allowed(problem, ranked)
 
 
 def standing(value: float, upper_bound: float | None, control: Control) -> float | None:

@@ -91,7 +91,7 @@ def feature_batches(
 def _by_threads(
     images: ImageSet, run: Callable[[Tensor], Tensor], plan: list[np.ndarray], threads: int
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Positions and features of every batch, in order, a few batches ahead of who takes them."""
+    """Positions and features of every batch, in order, a few batches ahead of the consumer."""
     lock = threading.Lock() if images.source.threads == 1 else nullcontext()
 
     def work(positions: np.ndarray) -> tuple[np.ndarray, Tensor]:

@@ -133,7 +133,7 @@ class Limits:
 
 
 class Remaining:
-    """What may still be added to a choice; it keeps to the limits whatever is added in turn."""
+    """What may still be added to a choice; every addition it allows keeps to the limits."""
 
     def __init__(
         self, limits: Limits, candidates: np.ndarray, chosen: Sequence[int] | np.ndarray = ()
@@ -206,7 +206,7 @@ def _require_disjoint(problem: SelectionProblem) -> None:
     for one, two, why in (
         ("exclude", "selected", "already in"),
         ("include", "selected", "already in"),
-        ("include", "exclude", "not to be had"),
+        ("include", "exclude", "excluded"),
     ):
         both = set(getattr(problem, one)) & set(getattr(problem, two))
         if both:

@@ -21,7 +21,7 @@ SLACK = 1e-20  # the same when prefixes are listed: they must still reach after 
 
 
 class Prefixes(NamedTuple):
-    """Live prefixes without their zeros, by row and by column; 16 bytes an entry in float32.
+    """Live prefixes without their zeros, by row and by column; 16 bytes per entry in float32.
 
     Attributes:
         starts: `[|N| + 1]` where the entries of each row begin in `columns` and `values`.

@@ -71,7 +71,7 @@ def select_grid(
     """Select for every combination of `k`, `lam`, `m` and seed.
 
     The matrix, its means and its sorted rows are made once. Algorithm 4 computes the gradients of
-    all settings with the same `k` in one call a step; a bound is computed once for each setting.
+    all settings with the same `k` in one call per step; a bound is computed once for each setting.
 
     Args:
         problem: Whose matrix, B_s and cost to use; its settings stand where none are given.

@@ -362,8 +362,8 @@ class BaseClassDataModule(DataModule):
         double = [self.pool.names[c] for c in new if c in self._chosen]
         if double:
             raise InputError(
-                f"Expected classes that are not chosen yet but {double[0]!r} is ({len(double)} "
-                "such); leave them out."
+                f"Expected classes that are not chosen yet but {double[0]!r} is ({len(double)} of "
+                f"{len(new)} classes); leave them out."
             )
         self._expand(new)
         self._chosen.extend(new)

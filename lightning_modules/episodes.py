@@ -92,7 +92,8 @@ class EpisodeSampler:
             raise InputError(
                 f"Expected at least shots + queries = {self.shots + self.queries} images of every "
                 f"class but class {self._classes[small[0]]} has {sizes[small[0]]} "
-                f"({len(small)} such); ask for fewer queries or leave those classes out."
+                f"({len(small)} of {len(sizes)} classes); ask for fewer queries or leave those "
+                "classes out."
             )
         self._key = counter.key(int(seed), "episode")
         self._words = self._classes.astype(np.int64).astype(np.uint64)

@@ -56,7 +56,7 @@ def look_at(path: str) -> Folders:
                 sides.append(min(picture.size))
                 grey &= picture.mode in ("1", "L", "LA", "I;16", "I", "F")
         except OSError:
-            continue  # whoever reads it in earnest will tell
+            continue  # reported when the image is read for training
     side = int(np.median(sides)) if sides else 64
     smallest = min(len(inside) for inside in found.values())
     return Folders(len(found), len(files), smallest, side, 1 if grey and sides else 3)

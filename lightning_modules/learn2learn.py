@@ -3,7 +3,7 @@
     tasks = select_classes(tasks, selection)
 
 `SelectedTasks` has tasks of the base classes chosen so far, for learn2learn's Lightning modules and
-our heads. learn2learn itself is imported when a function is called: this module needs it not.
+our heads. learn2learn is imported only when a function is called: this module loads without it.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def _labels(dataset: Any, selection: Selection | Iterable[Label]) -> list[Label]
     if unknown:
         raise InputError(
             f"Expected labels of the data set ({len(known)} classes, such as "
-            f"{next(iter(known), None)!r}) but got {unknown[0]!r} ({len(unknown)} such); use the "
-            "labels as the data set gives them."
+            f"{next(iter(known), None)!r}) but got {unknown[0]!r} ({len(unknown)} of "
+            f"{len(labels)} labels); use the labels as the data set gives them."
         )
     if not labels or len(set(labels)) < len(labels):
         raise InputError(
@@ -211,7 +211,7 @@ def _drawing(steps: Sequence[Any], owner: Any, classes: list[Label]) -> list[Any
     if used:
         draw = kinds.FusedNWaysKShots(dataset, ways, shots, replacement, classes)
         return [draw, *loading, *rest[used:]]
-    # Transforms of somebody's own draw the tasks: they get to see the selected classes only.
+    # Custom transforms draw the tasks: they see the selected classes only.
     return [kinds.FilterLabels(dataset, classes), *loading, *rest]
 
 
@@ -222,7 +222,8 @@ def _require_drawable(
     if outside:
         raise InputError(
             f"Expected classes of the {len(allowed)} that the tasks are drawn from but got "
-            f"{outside[0]!r} ({len(outside)} such), which the tasks' own filter leaves out."
+            f"{outside[0]!r} ({len(outside)} of {len(classes)} classes), which the tasks' own "
+            "filter leaves out."
         )
     if len(classes) < ways:
         raise InputError(

@@ -96,9 +96,9 @@ def damage(path: Path) -> str | None:
 
 
 def require_whole(path: Path, wrong: str | None = None) -> None:
-    """Refuse a checkpoint that is damaged, or of which somebody else says what is wrong with it.
+    """Refuse a damaged checkpoint; `wrong` is the damage if the caller has found it already.
 
-    The message names the newest whole checkpoint beside it.
+    The message names the newest undamaged checkpoint beside it.
     """
     wrong = wrong or damage(path)
     if wrong is None:

@@ -57,7 +57,7 @@ def build_parser(words: Sequence[str]) -> CommandParser:
         "  fsl-basesel select photos/pool --novel photos/task -m 10 -k 1 --report chosen\n"
         "  fsl-basesel select pool.npz --novel task.npz -m 100 -k 3 --out chosen.json\n"
         "  fsl-basesel compare pool.npz --novel task.npz -m 100 -k 3\n\n"
-        "`fsl-basesel COMMAND --help` tells more.",
+        "Run `fsl-basesel COMMAND --help` for details.",
     )
     version = f"fsl-basesel {fsl_basesel.__version__}"
     parser.add_argument("--version", action="version", version=version)
@@ -75,8 +75,9 @@ def build_parser(words: Sequence[str]) -> CommandParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, by default that of the process, and return its exit code.
 
-    0: done. 2: bad usage or bad input, with one line on stderr. 130: interrupted by Ctrl-C.
-    141: whoever read the output closed it.
+    0: done. 1: it failed: out of memory, or a process or the training of a network failed. 2: bad
+    usage or bad input, with one line on stderr. 75: `fit` waits until people have labelled the
+    chosen classes. 130: interrupted by Ctrl-C. 141: the reader of the output closed it.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a name shows "?"

@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", required=True, help="where to save (.npz)")
     add("--seed", type=int, default=0, help="seed of the images looked at (0)")
     add("--all", action="store_true", help="save the feature of every image, with labels")
-    add("--dry-run", action="store_true", help="say how many images there are, what they take")
+    dry = "print number of images, time, memory and disk, then exit"
+    add("--dry-run", action="store_true", help=dry)
 
 
 def run(args: argparse.Namespace) -> int:

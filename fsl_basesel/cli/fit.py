@@ -29,10 +29,10 @@ examples:
   everything from a YAML file:
     fsl-basesel fit --config configs/glyphs-cold-start.yaml
 
-The same command, run again, goes on with the run. Flags go before the YAML file, and
-the file before what is found out from the images and the machine. Options of the
-data, the model and the Trainer are given as --data.batch_size=32, --model.lr=0.05
-or --trainer.precision=bf16-mixed; `fit --help-all` lists them.
+The same command, run again, continues the run. Flags override the YAML file, which
+overrides what is derived from images and machine. Options of the data, the model and
+the Trainer are given as --data.batch_size=32, --model.lr=0.05 or
+--trainer.precision=bf16-mixed; `fit --help-all` lists them.
 """
 
 

@@ -56,10 +56,10 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     price = group.add_mutually_exclusive_group().add_argument
     price("--cost", metavar="FILE", help="cost of each candidate (.csv: name,cost), else 1")
     price(
-        "--images-per-class", type=int, metavar="N", help="cost is what a class lacks to N images"
+        "--images-per-class", type=int, metavar="N", help="cost of a class: N minus its images"
     )
-    add("--exclude", metavar="FILE", help="classes that cannot be had (.txt, .csv)")
-    add("--include", metavar="FILE", help="classes that must be in (.txt, .csv)")
+    add("--exclude", metavar="FILE", help="classes that must not be chosen (.txt, .csv)")
+    add("--include", metavar="FILE", help="classes that must be chosen (.txt, .csv)")
     add("--groups", metavar="FILE", help="groups (.csv: name,group), if CANDIDATES has none")
     add("--at-most", type=int, metavar="N", help="most classes of a group")
     add("--at-least", type=int, metavar="N", help="fewest classes of a group")
@@ -87,14 +87,15 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--normalize",
         choices=("imagenet", "half", "none"),
-        help="pixels, if the weights do not say",
+        help="pixel normalisation, if the weights define none",
     )
-    add("--download", action="store_true", help="weights that are not here may be fetched")
-    add("--device", default="auto", metavar="NAME", help="cpu, cuda or auto; also of double-greedy")
+    add("--download", action="store_true", help="weights that are not on this machine may be downloaded")
+    device = "device of the network and of double-greedy: cpu, cuda or auto"
+    add("--device", default="auto", metavar="NAME", help=device)
     precision = "numbers of the network (float32); bfloat16 does not always choose the same classes"
     add("--precision", choices=("float32", "bfloat16"), help=precision)
     add("--workers", type=int, metavar="N", help="processes that read images")
-    add("--skip-damaged", action="store_true", help="leave images out that cannot be read")
+    add("--skip-damaged", action="store_true", help="skip unreadable images")
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,10 @@ class Inputs:
     page_classes: Sequence[str] = ()
 
     @property
-    def groups(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    def groups(self) -> tuple[Sequence[str | None] | None, Sequence[str | None] | None]:
         """Groups of the candidates and of the novel classes, where they are known."""
-        one, two = self.candidates, self.novel
-        return None if one is None else one.groups, None if two is None else two.groups
+        own = None if self.candidates is None else self.candidates.groups
+        return self.problem.groups or own, None if self.novel is None else self.novel.groups
 
     @property
     def trained(self) -> bool:

@@ -93,7 +93,7 @@ def print_facts(console: Console, problem: SelectionProblem, selection: Selectio
         left = f"{budget - selection.spent:g} of {budget:g} left, which buys nothing more"
         _fact(console, "spent", f"{selection.spent:g}  {left}")
         if selection.nu is not None:
-            words = f"{selection.nu:.2g}  at most, by which one more raises the bound"
+            words = f"one more raises the bound by at most {selection.nu:.2g}"
             _fact(console, "unit", words)
 
 
@@ -105,15 +105,11 @@ def print_controls(
     console: Console, value: float, upper_bound: float | None, found: Sequence[Control]
 ) -> None:
     """What sets reach that look at no similarity, and how far from them the choice is."""
-    from fsl_basesel.controls import POOL, RANDOM, standing
+    from fsl_basesel.controls import POOL, standing
 
     for one in found:
-        if one.kind == POOL:
-            _fact(console, "pool", f"{one.best:.6f}  all {one.size} classes of the pool")
-        else:
-            where = "" if one.kind == RANDOM else " inside the task's domain"
-            words = f"mean of {len(one.values)} random choices{where}; best {one.best:.6f}"
-            _fact(console, "random", f"{one.mean:.6f}  {words}")
+        best = "" if one.kind == POOL else f"; best {one.best:.6f}"
+        _fact(console, one.kind, f"{one.mean:.6f}  {one.title}{best}")
     share = standing(value, upper_bound, found[0])
     if share is not None:
         _fact(console, "worth", f"{percent(share)} of the way from random choices to the bound")

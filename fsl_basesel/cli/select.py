@@ -61,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--explain", action="store_true", help="all chosen and all novel classes, with reasons")
     add("--report", metavar="DIR", help="write selection.json, pictures and report.html there")
     add("--link", metavar="DIR", help="make DIR with a link to the folder of each chosen class")
-    add("--dry-run", action="store_true", help="say how many images there are, what they take")
+    dry = "print number of images, time, memory and disk, then exit"
+    add("--dry-run", action="store_true", help=dry)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ def group_by_label(
     array = np.asarray(labels.detach().cpu() if isinstance(labels, torch.Tensor) else labels)
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "iuUS":
         raise InputError(
-            "Expected labels to be a list of whole numbers or texts, one an image, but got "
+            "Expected labels to be a list of whole numbers or texts, one per image, but got "
             f"{array.dtype} of shape {array.shape}."
         )
     if len(array) != count:
@@ -131,7 +131,7 @@ def from_features(
     names: Sequence[str] | None = None,
     seed: int = 0,
 ) -> ImageSource:
-    """Classes from feature vectors `[n, d]`, one an image, that a backbone has already computed.
+    """Classes from feature vectors `[n, d]`, one per image, that a backbone has already computed.
 
     The other arguments are those of `from_arrays`.
 

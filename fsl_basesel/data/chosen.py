@@ -47,7 +47,7 @@ def chosen_folder(
     if missing:
         raise InputError(
             f"Expected a folder for every chosen class in {os.fspath(path)!r} but there is none "
-            f"for {missing[0]!r} ({len(missing)} such)."
+            f"for {missing[0]!r} ({len(missing)} of {len(names)} classes)."
         )
     return ChosenFolder(os.fspath(path), names, **options)
 

@@ -160,7 +160,8 @@ def class_index(root: Path) -> dict[str, list[str]]:
     if empty:
         raise InputError(
             f"Expected pictures ({', '.join(extensions())}) in every class folder but "
-            f"{str(root / empty[0])!r} has none ({len(empty)} such); add some or remove the folder."
+            f"{str(root / empty[0])!r} has none ({len(empty)} of {len(index)} folders); add some "
+            "or remove the folder."
         )
     return index
 

@@ -71,7 +71,7 @@ def chosen_rows(data: Any, selection: Selection | Iterable[str], label: str | No
     if missing:
         raise InputError(
             f"Expected rows of every chosen class but the data set has none of {missing[0]!r} "
-            f"({len(missing)} such)."
+            f"({len(missing)} of {len(names)} classes)."
         )
     number = {name: i for i, name in enumerate(names)}
     rows = [row for row, title in enumerate(titles) if title in number]

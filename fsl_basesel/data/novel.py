@@ -58,8 +58,8 @@ class NovelTask:
             c = int(small[0])
             raise InputError(
                 f"Expected at least shots + 1 = {self.shots + 1} images in every novel class but "
-                f"{source.names[c]!r} has {source.sizes[c]} ({len(small)} such); lower shots or "
-                "leave the class out."
+                f"{source.names[c]!r} has {source.sizes[c]} ({len(small)} of {len(source)} "
+                "classes); lower shots or leave the class out."
             )
         self._order = [
             counter.shuffled(counter.key(self.seed, "novel", self.repeat, name), range(size))
@@ -118,5 +118,5 @@ def require_disjoint(candidates: ClassPool, novel: NovelTask) -> None:
     if common:
         raise InputError(
             f"Expected no class to be both a candidate and novel but {common[0]!r} is both "
-            f"({len(common)} such); take it out of one of them."
+            f"({len(common)} of {len(novel.names)} novel classes); take it out of one of them."
         )

@@ -104,8 +104,8 @@ class ClassPool:
         closed = [self.names[c] for c in chosen if c not in self._expanded]
         if closed:
             raise InputError(
-                f"Expected expanded classes but {closed[0]!r} is not ({len(closed)} such); "
-                "call pool.expand with them first."
+                f"Expected expanded classes but {closed[0]!r} is not ({len(closed)} of "
+                f"{len(chosen)} classes); call pool.expand with them first."
             )
         return first_images(self.source, chosen, self.source.sizes, range(len(chosen)))
 

@@ -63,7 +63,8 @@ class ImageSource(abc.ABC):
         if len(empty):
             raise InputError(
                 f"Expected at least one image in every class but class {self.names[empty[0]]!r} "
-                f"has none ({len(empty)} such); add images or leave the class out."
+                f"has none ({len(empty)} of {len(self.names)} classes); add images or leave the "
+                "class out."
             )
         parts = [type(self).__name__, *identity, *self.names, self.sizes.tobytes()]
         self._settings = cache.fingerprint(parts)

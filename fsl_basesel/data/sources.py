@@ -75,6 +75,6 @@ def images_of(
     if len(empty):
         raise InputError(
             f"Expected a readable image in every class but {used.names[empty[0]]!r} has none "
-            f"({len(empty)} such); add images or remove the class."
+            f"({len(empty)} of {len(used)} classes); add images or remove the class."
         )
     return first_images(used, everything, counts, everything), changed is not None

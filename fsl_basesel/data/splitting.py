@@ -88,9 +88,9 @@ def draw_novel(
     seed: int,
     among: int | Sequence[int | str] | None = None,
 ) -> list[int]:
-    """Novel classes of a source: these, or so many at random.
+    """Novel classes of a source: the given classes, or the given number at random.
 
-    They are drawn among the classes `among`, or among the first so many; None is all.
+    They are drawn from the classes `among`, or from the first `among` classes; None is all.
     """
     if not isinstance(classes, int):
         return source.positions(classes)

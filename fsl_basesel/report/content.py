@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from fsl_basesel.controls import Control, controls, random_choices
+from fsl_basesel.controls import Control, controls, random_set
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.paired import Line
@@ -186,7 +186,8 @@ def served_by(stage: Stage, problem: SelectionProblem | None) -> list[Served]:
     before, at_random, ratios = np.full((3, len(novel)), np.nan)
     if problem is not None:
         selected = list(problem.selected)
-        sets = random_choices(problem, RATIO_DRAWS)  # the first ones of the control
+        generator = seeded(0)  # so that these are the first sets of the control
+        sets = [random_set(problem, generator) for _ in range(RATIO_DRAWS)]
         before, after = _nearest(problem, selected), _nearest(problem, selected + indices)
         at_random = np.mean([_nearest(problem, selected + one) for one in sets], axis=0)
         ratios = np.mean([np.asarray(problem.similarity_ratio(one)) for one in sets], axis=0)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fsl_basesel.controls import random_set
 from fsl_basesel.limits import first_allowed
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, space_of_centroids
@@ -25,7 +26,7 @@ class RandomSelection(Selector):
     guarantee: ClassVar[str] = "none"
 
     def choose(self, problem: SelectionProblem, generator: np.random.Generator) -> Choice:
-        return Choice(first_allowed(problem, generator.permutation(problem.unselected)))
+        return Choice(random_set(problem, generator))
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def is_used(problem: SelectionProblem, index: np.ndarray) -> np.ndarray:
 
 
 def gain_threshold(problem: SelectionProblem) -> float:
-    """What a gain has to exceed: 0, or -inf where a class has a price whatever else is in."""
+    """What a gain has to exceed: 0, or -inf when classes have a modular cost."""
     return -np.inf if problem.modular.any() else 0.0
 
 

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 class Moment(NamedTuple):
-    """When an evaluation is of: what the run had done by then."""
+    """The moment of an evaluation: how far the run was."""
 
     stage: int
     epoch: int

@@ -130,14 +130,14 @@ def _control(trial: Trial, means: FirstCentroids) -> fb.Selection:
     if trial.control == controls.POOL:
         everything = list(range(problem.n_candidates))
         return fb.Selection.of(problem.replace(m=len(everything)), everything, method="random")
-    inside = controls.task_domain(means.candidates.groups, means.novel.groups)
+    inside = controls.task_domain(problem, means.candidates.groups, means.novel.groups)
     if inside is None:
         raise InputError(
-            "Expected classes with groups for control 'domain' but got none; leave it out."
+            "Expected some candidates, but not all, to share a group with the novel classes for "
+            "control 'domain' but got none or all; leave it out for this data set."
         )
     generator = seeded(step_seed(trial.seed, "draw", trial.draw))
-    drawn = controls.random_set(problem.unselected, trial.m, generator, inside)
-    return fb.Selection.of(problem, drawn, method="random")
+    return fb.Selection.of(problem, controls.random_set(problem, generator, inside), method="random")
 
 
 def _equal_images(data: BaseClassDataModule, m: int) -> int:

@@ -28,7 +28,7 @@ def test_the_papers_method_gives_the_same_gradient(k: int, mean: float) -> None:
     )
     assert np.allclose(
         plain, problem.gradient(x), rtol=0, atol=2e-5
-    )  # its pruning leaves 1e-6 a row
+    )  # its pruning leaves 1e-6 per row
     assert np.allclose(plain, summed, rtol=0, atol=1e-12)  # the same sums in another order
 
 

@@ -21,7 +21,7 @@ def test_both_parts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(fit.add_arguments, fit.run, [*SMALL, *SMALL_COLD_START, "--csv", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "An epoch of 3 x 8 images" in shown
-    assert "Cold start 2-3, 1 epochs a stage" in shown
+    assert "Cold start 2-3, 1 epochs per stage" in shown
     with open(out) as file:
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == [

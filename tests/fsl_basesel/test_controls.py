@@ -29,16 +29,24 @@ def test_random_sets_have_the_mean_of_all_sets_and_never_beat_the_best() -> None
 
 
 def test_the_domain_is_drawn_first_and_filled_up_where_it_is_small() -> None:
-    inside = task_domain(GROUPS, ["a", "a"])
+    inside = task_domain(PROBLEM, GROUPS, ["a", "a", None])
     assert inside is not None
     for seed in range(20):
-        assert set(random_set(PROBLEM.unselected, 3, seeded(seed), inside)) <= {0, 1, 2, 3}
-        more = set(random_set(PROBLEM.unselected, 6, seeded(seed), inside))
+        assert set(random_set(PROBLEM, seeded(seed), inside)) <= {0, 1, 2, 3}
+        more = set(random_set(PROBLEM.replace(m=6), seeded(seed), inside))
         assert {0, 1, 2, 3} < more
         assert len(more) == 6
         assert 4 not in more
-    drawn = {tuple(random_set(PROBLEM.unselected, 3, seeded(seed))) for seed in range(20)}
+        alike = random_set(PROBLEM, seeded(seed))
+        assert alike == fb.select(PROBLEM, "random", seed, certify=False).indices
+    drawn = {tuple(random_set(PROBLEM, seeded(seed))) for seed in range(20)}
     assert len(drawn) == 20
+
+
+def test_the_title_tells_how_much_of_a_set_is_inside_the_domain() -> None:
+    for m, words in ((4, "inside the task's domain"), (5, "with the 4 classes of the task's")):
+        domain = controls(PROBLEM.replace(m=m), GROUPS, ["a"], draws=2)[1]
+        assert words in domain.title
 
 
 def test_the_whole_pool_is_every_candidate() -> None:
@@ -59,8 +67,6 @@ def test_the_same_seed_gives_the_same_sets_and_wrong_numbers_are_refused() -> No
     assert controls(PROBLEM, draws=5, seed=3) != controls(PROBLEM, draws=5, seed=4)
     with pytest.raises(InputError, match="`draws` to be at least 1"):
         controls(PROBLEM, draws=0)
-    with pytest.raises(InputError, match="at most 11 classes to draw but got m = 12"):
-        random_set(PROBLEM.unselected, 12, seeded(0))
 
 
 def test_the_standing_is_nought_at_the_mean_of_random_sets_and_one_at_the_bound() -> None:

@@ -398,7 +398,7 @@ def test_chosen_folders_for_any_training_loop(photos: Path) -> None:
     assert data[0][0].shape == (3, 64, 64)
     selection = fb.select(fb.SelectionProblem([[0.9, 0.1]], m=1, k=1, names=["cougar", "desk"]))
     assert chosen_folder(photos / "pool", selection).classes == ["cougar"]
-    with pytest.raises(InputError, match=r"none for 'griffin' \(1 such\)"):
+    with pytest.raises(InputError, match=r"none for 'griffin' \(1 of 1 classes\)"):
         chosen_folder(photos / "pool", ["griffin"])
 
 

@@ -8,7 +8,7 @@ from fsl_basesel.data import NovelTask, from_arrays
 
 
 def noisy_task(classes: int = 6, shots: int = 4, queries: int = 5, seed: int = 1) -> NovelTask:
-    """Faint patterns under noise, 8 x 8 pixels, 12 images a class."""
+    """Faint patterns under noise, 8 x 8 pixels, 12 images per class."""
     rng = np.random.default_rng(seed)
     patterns = rng.random((classes, 1, 1, 8, 8)) * (rng.random((classes, 1, 1, 8, 8)) > 0.7)
     noise = rng.random((classes, 12, 1, 8, 8))

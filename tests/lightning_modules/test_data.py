@@ -40,7 +40,7 @@ def test_labels_are_positions_in_the_order_of_choice_and_never_move() -> None:
 def test_a_class_is_chosen_once() -> None:
     data = tiny_data()
     data.add_classes(["base 3"])
-    with pytest.raises(InputError, match=r"not chosen yet but 'base 3' is \(1 such\)"):
+    with pytest.raises(InputError, match=r"not chosen yet but 'base 3' is \(1 of 2 classes\)"):
         data.add_classes(["base 2", "base 3"])
     assert data.classes == ("base 3",)
 

@@ -79,7 +79,7 @@ def test_an_episode_of_inputs_holds_the_drawn_rows():
     ("ways", "shots", "queries", "message"),
     [
         (7, 1, 1, r"at least ways = 7 classes but got 6"),
-        (3, 4, 5, r"shots \+ queries = 9 images of every class but class 0 has 8 \(2 such\)"),
+        (3, 4, 5, r"shots \+ queries = 9 images of every class but class 0 has 8 \(2 of 6"),
         (3, 0, 5, r"`shots` to be at least 1 but got 0"),
     ],
 )

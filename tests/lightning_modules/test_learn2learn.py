@@ -176,7 +176,7 @@ def test_restricted_tasks_work_in_the_workers_of_a_loader(dataset):
     ("classes", "message"),
     [
         ([5], "as many classes as a task has ways, 2, but got 1"),
-        ([5, 7], r"labels of the data set \(8 classes, such as 3\) but got 7 \(1 such\)"),
+        ([5, 7], r"labels of the data set \(8 classes, such as 3\) but got 7 \(1 of 2"),
         ([5, 5], "2 of which 1 differ"),
         ([], "0 of which 0 differ"),
         ([5, "x"], "but got 'x'"),

@@ -17,7 +17,7 @@ from tests.lightning_modules.runs import tiny_data, tiny_model, tiny_trainer
 
 
 def saved_in(hook: str, folder: Path) -> dict[str, Any]:
-    """The checkpoint that a real run of 4 batches an epoch saves in a hook of epoch 1."""
+    """The checkpoint that a real run of 4 batches per epoch saves in a hook of epoch 1."""
     found: dict[str, Any] = {}
 
     class Save(pl.Callback):

@@ -41,7 +41,7 @@ class Bank:
 
     Attributes:
         codes: `[C]` int64 code points of the classes, rising.
-        starts: `[C + 1]` int64; class c has the templates `starts[c] : starts[c + 1]`, one a face.
+        starts: `[C + 1]` int64; class c has the templates `starts[c] : starts[c + 1]`, one per face.
         templates: `[T, SIDE, SIDE]` uint8, white ink on black, centred, of one size, slightly
             blurred so that a threshold on it moves the outline (see `render`), brightest pixel 255.
     """

@@ -10,7 +10,7 @@ A chunk of elements is summarised by two small vectors:
 `summarise_kernel` makes them, `forward_kernel` and `backward_kernel` carry p and W from chunk to
 chunk, `replay_kernel` then has for every chunk the p before it and the W behind it and finds the
 gradients of all chunks at once. The row is taken in a few waves of chunks: a row whose states have
-died in one wave costs nothing in the next, and nobody asks the host.
+died in one wave costs nothing in the next, without a host synchronisation.
 
 Lanes of the chunk kernels are `(row * chunks + chunk) * S + sample`; the scratch between kernels is
 `[states, lanes]` in that order, so it is written and read coalesced. Probabilities and gradients

@@ -3,7 +3,7 @@
 """Device functions shared by the kernels: the DP states of a block of lanes, kept in registers.
 
 A lane is one walk (a row, or a chunk of a row), one thread. Its states are a tuple of `[BLOCK]`
-tensors, one a state, so that every loop over states unrolls and nothing is indexed dynamically. A
+tensors, one per state, so that every loop over states unrolls and nothing is indexed dynamically. A
 tile is `TILE` consecutive elements of every lane, loaded as one `[BLOCK, TILE]` block and then
 taken apart into columns of shape `[BLOCK]`.
 

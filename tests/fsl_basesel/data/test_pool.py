@@ -228,7 +228,7 @@ def test_misuse_of_a_pool_is_refused(source: ImageSource) -> None:
     with pytest.raises(InputError, match=r"a number or a name but got 1\.5"):
         pool.expand([1.5])
     assert pool.expanded == []
-    with pytest.raises(InputError, match=r"'dog' is not .1 such.; call pool.expand"):
+    with pytest.raises(InputError, match=r"'dog' is not .1 of 1 classes.; call pool.expand"):
         pool.training_set(["dog"])
     with pytest.raises(InputError, match=r"at least 5 .* but 'dog' has 4"):
         ClassPool(source, preview=5)
@@ -250,7 +250,7 @@ def test_misuse_of_a_task_is_refused(source: ImageSource) -> None:
         task.support_set(shots=4)
     with pytest.raises(InputError, match="`queries` from 1 to 2 but got 3"):
         task.test_set(queries=3)
-    with pytest.raises(InputError, match=r"'dog' is both .4 such"):
+    with pytest.raises(InputError, match=r"'dog' is both .4 of 4 novel classes"):
         require_disjoint(ClassPool(source), task)
 
 

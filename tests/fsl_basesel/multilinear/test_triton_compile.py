@@ -33,7 +33,7 @@ def test_one_state_and_one_sample_compile() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_eight_doubles_do_not_spill(target: str) -> None:
-    # Eight doubles a lane are 16 words: where Triton 3.8's assembler spills if it is not bounded.
+    # Eight doubles per lane are 16 words: where Triton 3.8's assembler spills if it is not bounded.
     for compiled in measure(["replay"], [target], [8]):
         assert compiled.spills == 0, compiled
 
@@ -45,7 +45,7 @@ def test_padded_rows_are_read_in_wide_pieces() -> None:
 
 
 def test_the_loop_that_is_read_is_the_loop_that_is_written() -> None:
-    """Four elements a tile, K + 1 steps of p and K of W, each a subtraction and a fused product."""
+    """Four elements per tile, K + 1 steps of p and K of W, each a subtraction and a fused product."""
     for compiled in measure(["summarise"], ["sm_80", "sm_90"], [5]):
         (loop,) = compiled.loops
         assert loop.float64 == 4 * 2 * (5 + 1 + 5)
