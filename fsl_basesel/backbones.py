@@ -315,24 +315,15 @@ def _open_clip(text: str, name: str, weights: str, download: bool) -> Backbone:
 
 def _own_run(path: str, size: int | None) -> Backbone:
     """The backbone of a `BaseClassifier` that was trained by a run of this library."""
-    saved = _loaded(path)
-    settings = saved.get("hyper_parameters", {})
-    if not isinstance(settings.get("backbone"), str):
-        raise InputError(
-            f"Expected {path!r} to be a checkpoint of a BaseClassifier whose backbone has a name "
-            "but it is not; write a function that loads it and name it as package.module:function."
-        )
     if size is None:
         raise InputError(f"Expected `size`, the side of the images {path!r} was trained on.")
-    from lightning_modules.backbones import build_backbone
+    from lightning_modules.backbones import saved_classifier  # only for these does anybody need it
 
-    channels, stem = settings.get("in_channels"), settings.get("stem", "imagenet")
-    module = build_backbone(settings["backbone"], channels, stem, 0)
-    _load_state(module, path)
-    preprocessing = Preprocessing(
-        size, size, *NORMALIZE["none"], channels=getattr(module, "in_channels", channels) or 3
+    module = saved_classifier(path).backbone
+    channels = getattr(module, "in_channels", 3)
+    return Backbone(
+        path, module, module, Preprocessing(size, size, *NORMALIZE["none"], channels=channels)
     )
-    return Backbone(path, module, module, preprocessing)
 
 
 def _function(text: str, module_name: str, name: str) -> Backbone:

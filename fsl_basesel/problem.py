@@ -241,7 +241,8 @@ class SelectionProblem:
         Args:
             candidates: `|B| x d` class centroids; kept for methods that need them, like those
                 of `novel`, and not copied: do not write to them. `ClassCentroids`, as `embed`
-                returns them, bring their names along, those of the task also their weights.
+                returns them, bring their names along, those of the task also their weights (in
+                General Selection the candidates are the task).
             novel: `|N| x d` class centroids; None is General Selection, where the candidates
                 themselves stand for the classes to come.
             m: As for the class.
@@ -271,6 +272,8 @@ class SelectionProblem:
         if isinstance(candidates, ClassCentroids):
             names = candidates.names if names is None else names
             made_by = candidates.made_by
+            if novel is None:
+                settings = {"weights": candidates.weights} | settings
             candidates = candidates.values
         if isinstance(novel, ClassCentroids):
             novel_names = novel.names if novel_names is None else novel_names
@@ -305,18 +308,23 @@ class SelectionProblem:
         here = slice(rows.start, rows.stop)
         needed = len(base) * len(target[here]) * np.result_type(base, target).itemsize
         distributed.all_or_none(lambda: memory.refuse_oversize("the similarities", needed, ADVICE))
-        space = None
-        if not callable(similarity):
-            space = space_of(similarity, base, target, centre, shrinkage)
-        by_candidate = similarity_columns(
-            base,
-            target[here],
-            base_names,
-            target_names[here],
-            space or similarity,  # type: ignore[arg-type]
+        how: Space | SimilarityFunction = (
+            similarity
+            if callable(similarity)
+            else space_of(similarity, base, target, centre, shrinkage)
         )
-        known = (base_names, target_names, (base, target), space, tensors, made_by)
-        return cls(Matrix(by_candidate, rows, *known), m, k, lam, **settings)
+        columns = similarity_columns(base, target[here], base_names, target_names[here], how)
+        matrix = Matrix(
+            columns,
+            rows,
+            base_names,
+            target_names,
+            centroids=(base, target),
+            space=how if isinstance(how, Space) else None,
+            tensors=tensors,
+            made_by=made_by,
+        )
+        return cls(matrix, m, k, lam, **settings)
 
     def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:
         """This process's share of the rows of a problem that every process of `group` has.

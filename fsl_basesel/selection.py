@@ -163,6 +163,8 @@ class Selection:
                 "n_candidates": problem.n_candidates,
                 "n_novel": problem.n_novel,
                 "selected": list(problem.selected),
+                **({} if problem.matrix.space is None else problem.matrix.space.options),
+                **({} if problem.weights is None else {"weighted": True}),
                 **problem.matrix.made_by,
                 **(settings or {}),
             },

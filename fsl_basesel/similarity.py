@@ -117,6 +117,8 @@ def class_centroids(
     """
     matrix = checks.matrix(features, "features", "images", "dimensions")
     given = np.asarray(labels)
+    if given.dtype == object and all(isinstance(label, str) for label in given.flat):
+        given = given.astype(str)  # as pandas keeps names
     if given.shape != (len(matrix),) or given.dtype.kind not in "iuUT":
         raise InputError(
             f"Expected `labels` to be {len(matrix)} integers or names, one for each row of "
@@ -132,7 +134,12 @@ def class_centroids(
     for label, members in enumerate(found[:limit] for found in by_class):
         rows = matrix[members]
         if normalize:
-            rows = unit_rows(rows, "features", [f"of image {image}" for image in members])
+            if not rows.any(axis=1).all():
+                raise InputError(
+                    "Expected features with a length above zero for normalize=True but those of "
+                    f"image {members[~rows.any(axis=1)][0]} are all zeros; leave it out."
+                )
+            rows = unit_rows(rows, "features", [""] * len(rows))
         centroids[label] = rows.mean(axis=0, dtype=np.float64)
     return centroids
 
@@ -161,6 +168,7 @@ class Space:
     """Where a named similarity compares classes: `(centroid - centre) @ matrix`, by cosine."""
 
     name: str
+    options: dict[str, Any]  # those of `space_of` that are not the default
     centre: np.ndarray | None = None  # [d], of candidates; None subtracts nothing
     novel_centre: np.ndarray | None = None  # [d], of novel classes
     matrix: np.ndarray | None = None  # [d, d], upper triangular
@@ -192,7 +200,7 @@ class Space:
 
 def known_similarity(similarity: str | SimilarityFunction) -> str | SimilarityFunction:
     """`similarity` if it is a function or has one of the names, else an error that lists them."""
-    if callable(similarity) or similarity in SIMILARITIES:
+    if callable(similarity) or (isinstance(similarity, str) and similarity in SIMILARITIES):
         return similarity
     raise InputError(
         f"Expected `similarity` of {', '.join(SIMILARITIES)} or a function but got {similarity!r}."
@@ -214,10 +222,19 @@ def space_of(
     See `SelectionProblem.from_centroids`.
     """
     known_similarity(name)
-    if centre not in CENTRES:
-        raise InputError(f"Expected `centre` of {', '.join(CENTRES)} but got {centre!r}.")
+    checks.one_of(centre, CENTRES, "centre")
+    if not 0 < checks.non_negative(shrinkage, "shrinkage") <= 1:
+        raise InputError(f"Expected `shrinkage` above 0 and at most 1 but got {shrinkage!r}.")
+    options: dict[str, Any] = {} if centre == "candidates" else {"centre": centre}
+    options |= {} if shrinkage == 0.5 else {"shrinkage": float(shrinkage)}
+    unused = {"cosine": {"centre", "shrinkage"}, "centred": {"shrinkage"}}.get(name, set())
+    for option in unused & set(options):
+        raise InputError(
+            f"Expected no `{option}` with similarity {name!r}, which does not use it, but got "
+            f"{options[option]!r}; leave it out or use similarity 'whitened'."
+        )
     if name == "cosine":
-        return Space(name)
+        return Space(name, options)
     count, dimensions = candidates.shape
     if count < 3 or dimensions < 2:
         raise InputError(
@@ -240,13 +257,11 @@ def space_of(
         )
     scale = float(max(np.abs(candidates).max(), np.abs(novel).max()))
     matrix = _whitening(candidates, own, shrinkage) if name == "whitened" else None
-    return Space(name, own, theirs, matrix, scale)
+    return Space(name, options, own, theirs, matrix, scale)
 
 
 def _whitening(candidates: np.ndarray, centre: np.ndarray, shrinkage: float) -> np.ndarray:
     """Upper triangular W with `W W^T` the inverse of the shrunk covariance, `[d, d]` float64."""
-    if not 0 < shrinkage <= 1:
-        raise InputError(f"Expected `shrinkage` above 0 and at most 1 but got {shrinkage!r}.")
     from scipy.linalg import solve_triangular  # loaded before its BLAS is told to use one thread
 
     dimensions = candidates.shape[1]
@@ -267,7 +282,13 @@ def _whitening(candidates: np.ndarray, centre: np.ndarray, shrinkage: float) -> 
         mean_variance = float(np.trace(covariance)) / dimensions
         covariance *= 1 - shrinkage
         covariance[np.diag_indices(dimensions)] += shrinkage * mean_variance
-        factor = np.linalg.cholesky(covariance)
+        try:
+            factor = np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            raise InputError(
+                "Expected `shrinkage` large enough for a covariance that can be inverted but got "
+                f"{shrinkage!r}; the default is 0.5."
+            ) from None
         return solve_triangular(factor, np.eye(dimensions), lower=True, check_finite=False).T
 
 
@@ -319,14 +340,9 @@ def similarity_columns(
         for first, last in blocks(len(target), parallel.ROWS):
             columns[start:stop, first:last] = np.clip(unit @ target[first:last].T, -1.0, 1.0)
 
-    if space.centre is None:
+    with one_blas_thread():
         target = space.unit(novel, "novel", novel_names)
-        for start, stop in blocks(len(candidates), BLOCK):
-            work(start, stop)
-    else:
-        with one_blas_thread():
-            target = space.unit(novel, "novel", novel_names)
-            map_blocks(work, len(candidates), ROWS)
+        map_blocks(work, len(candidates), ROWS)
     return columns
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import fsl_basesel as fb
 from fsl_basesel.cli import output, screen
 from fsl_basesel.cli.problems import FILES, add_problem_arguments, build_inputs, defaults
-from fsl_basesel.selectors import selector_class
+from fsl_basesel.errors import InputError
+from fsl_basesel.selectors import selector_class, selector_of
 
 if TYPE_CHECKING:
     from fsl_basesel.problem import SelectionProblem
@@ -43,14 +44,14 @@ def run(args: argparse.Namespace) -> int:
         inputs = build_inputs(args)
     problem = inputs.problem
     if args.methods is None:
-        methods = [
-            name
-            for name in fb.methods()
-            if problem.centroids or not selector_class(name).needs_centroids
-        ]
+        selections, refused = compare(problem, fb.methods(), args.seed)
     else:
         methods = output.listed(args.methods, fb.methods(), "--methods")
-    selections = compare(problem, methods, args.seed)
+        for name in methods:
+            selector_of(name).require(problem)
+        selections, refused = compare(problem, methods, args.seed)
+        for error in refused.values():
+            raise error
     found = controls(problem, *inputs.groups)
     best = max(selections, key=lambda selection: selection.value)
     columns = ("method", "value", "upper_bound", "share_of_bound", "gap", "seconds")
@@ -74,25 +75,37 @@ def run(args: argparse.Namespace) -> int:
     def table(console: screen.PlainConsole) -> None:
         screen.print_comparison(console, problem, selections)
         screen.print_controls(console, best.value, best.upper_bound, found)
-        output.note([*doubts(problem, best, found[0], inputs.trained), *defaults(args)])
+        notes = [*doubts(problem, best, found[0], inputs.trained), *defaults(args)]
+        if refused:
+            why = "--methods NAME says why"
+            notes.append(f"left out, as they do not apply ({why}): {', '.join(refused)}")
+        output.note(notes)
 
     output.deliver(args, lambda format: output.as_text(format, rows, document), table)
     return 0
 
 
-def compare(problem: SelectionProblem, methods: Sequence[str], seed: int) -> list[Selection]:
-    """Run each method once; the bound is the best that any of them, or a certificate, proved."""
+def compare(
+    problem: SelectionProblem, methods: Sequence[str], seed: int
+) -> tuple[list[Selection], dict[str, InputError]]:
+    """Run each method once, and what those said that refused the problem.
+
+    The bound is the best that any of them, or a certificate, proved.
+    """
     with output.working("Loading the compiled kernels"):
         warm_up(problem, methods)
-    selections = []
+    selections, refused = [], {}
     for number, method in enumerate(methods, 1):
         with output.working(f"{method} ({number} of {len(methods)})"):
-            selections.append(fb.select(problem, method, seed=seed, certify=False))
+            try:
+                selections.append(fb.select(problem, method, seed=seed, certify=False))
+            except InputError as error:
+                refused[method] = error
     bounds = [found.upper_bound for found in selections if found.upper_bound is not None]
     if not bounds:
         with output.working("Proving an upper bound"):
             bounds = [fb.upper_bound(problem)]
-    return [found.certified(min(bounds)) for found in selections]
+    return [found.certified(min(bounds)) for found in selections], refused
 
 
 def warm_up(problem: SelectionProblem, methods: Sequence[str]) -> None:

@@ -32,10 +32,10 @@ LIMITS = ("at_least", "at_most", "budget", "classes", "cost", "exclude", "groups
 
 
 def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to choose from, for whom, and by which objective."""
+    """Candidates, novel classes and objective."""
     add = parser.add_argument_group("input").add_argument
     add("candidates", nargs="?", metavar="CANDIDATES", help="candidate base classes")
-    task = "novel classes; without them the candidates stand for all classes to come"
+    task = "novel classes; without them the candidates stand for the unknown task"
     add("--novel", metavar="NOVEL", help=task)
     add(
         "--similarity",
@@ -55,9 +55,7 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     add("--budget", type=float, metavar="X", help="what the chosen classes may cost together")
     price = group.add_mutually_exclusive_group().add_argument
     price("--cost", metavar="FILE", help="cost of each candidate (.csv: name,cost), else 1")
-    price(
-        "--images-per-class", type=int, metavar="N", help="cost of a class: N minus its images"
-    )
+    price("--images-per-class", type=int, metavar="N", help="cost of a class: N minus its images")
     add("--exclude", metavar="FILE", help="classes that must not be chosen (.txt, .csv)")
     add("--include", metavar="FILE", help="classes that must be chosen (.txt, .csv)")
     add("--groups", metavar="FILE", help="groups (.csv: name,group), if CANDIDATES has none")
@@ -89,7 +87,11 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("imagenet", "half", "none"),
         help="pixel normalisation, if the weights define none",
     )
-    add("--download", action="store_true", help="weights that are not on this machine may be downloaded")
+    add(
+        "--download",
+        action="store_true",
+        help="weights that are not on this machine may be downloaded",
+    )
     device = "device of the network and of double-greedy: cpu, cuda or auto"
     add("--device", default="auto", metavar="NAME", help=device)
     precision = "numbers of the network (float32); bfloat16 does not always choose the same classes"
@@ -173,9 +175,15 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
                 "Expected either a matrix of --similarity or CANDIDATES (with --novel) but got "
                 f"both; leave one out, or name a similarity: {', '.join(SIMILARITIES)}"
             )
+        if args.centre != "candidates":
+            raise InputError(
+                "Expected --centre with CANDIDATES whose centroids are compared but got a matrix "
+                "of --similarity; leave --centre out"
+            )
         matrix = all_or_none(lambda: read_similarity(args.similarity))
         named: dict[str, Any] = {"names": matrix.names, "novel_names": matrix.novel_names}
         settings, page_classes = all_or_none(lambda: _settings(args, **named))
+        settings = {"weights": matrix.weights} | settings
         problem = SelectionProblem(matrix.values, **named, **settings)
         problem = problem.shard() if launched() else problem
         return Inputs(problem, page_classes=page_classes)

@@ -73,6 +73,8 @@ def describe(problem: SelectionProblem) -> str:
         words += f", {len(problem.selected)} already selected"
     if problem.similarity_name not in ("matrix", "function"):
         words += f", {problem.similarity_name}"
+    if problem.weights is not None:
+        words += ", novel classes weighted"
     return words
 
 
@@ -116,7 +118,7 @@ def print_controls(
 
 
 def print_chosen(console: Console, selection: Selection, top: int, *, whole: bool = False) -> None:
-    """The first `top` chosen classes, their gain and loss, and whom they serve."""
+    """The first `top` chosen classes, their gain and loss, and the novel classes they serve."""
     chosen = selection.explain().chosen
     k = selection.hyperparameters["k"]
     table = new_table()

@@ -1,7 +1,7 @@
 """Read class centroids, samples with labels, or a similarity matrix from one file.
 
-`docs/cli.md`, "Files of classes", says which files and keys are read and what they mean; `KEYS` has
-the keys. Other keys are named after the file: `pool.npz:KEY` names the features,
+`docs/cli.md`, "Files of classes", lists the files and keys that are read; `KEYS` has the keys.
+Other keys are given after the file name: `pool.npz:KEY` names the features,
 `pool.npz:features=KEY,labels=KEY` any of them.
 """
 
@@ -192,6 +192,7 @@ class SimilarityMatrix(NamedTuple):
     values: np.ndarray
     names: tuple[str, ...]
     novel_names: tuple[str, ...]
+    weights: np.ndarray | None  # of the novel classes
 
 
 def read_similarity(path: str | Path) -> SimilarityMatrix:
@@ -218,4 +219,5 @@ def read_similarity(path: str | Path) -> SimilarityMatrix:
                     f"Expected {count} {side} but got {len(sides[-1])}; rows are novel classes, "
                     "columns candidates: transpose the matrix if need be"
                 )
-    return SimilarityMatrix(values, *sides)
+    weights = next((arrays[one] for one in KEYS["weights"] if one in arrays), None)
+    return SimilarityMatrix(values, sides[0], sides[1], weights)

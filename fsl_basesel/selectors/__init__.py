@@ -1,6 +1,6 @@
 """Every algorithm by name: the paper's four, its rule, its baselines, and what goes beyond.
 
-A method is imported when it is first asked for.
+A method is imported when it is first used.
 """
 
 from __future__ import annotations

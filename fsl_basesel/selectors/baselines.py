@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fsl_basesel.controls import random_set
+from fsl_basesel.errors import InputError
 from fsl_basesel.limits import first_allowed
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selectors.base import Choice, Selector, space_of_centroids
@@ -53,8 +54,15 @@ class DomainSimilarity(Selector):
             weighted *= problem.n_novel * problem.weights[:, None]
         centre = weighted.mean(axis=0, keepdims=True)
         with one_blas_thread():
-            direction = space.unit(centre, "novel", ["the mean of all novel classes"])[0]
-        ranked = np.argsort(-(unit @ direction), kind="stable")
+            try:
+                direction = space.unit(centre, "novel", ["the mean of all novel classes"])[0]
+            except InputError:
+                raise InputError(
+                    f"Expected the mean of the novel classes to have a direction for method "
+                    f"{self.name!r} but similarity {space.name!r} makes it zero; use similarity "
+                    "'cosine' or another method."
+                ) from None
+            ranked = np.argsort(-(unit @ direction), kind="stable")
         return Choice(first_allowed(problem, problem.unselected[ranked]))
 
 
@@ -80,7 +88,8 @@ class KMedoids(Selector):
             return Choice([])
         import kmedoids  # loads scikit-learn, a second or more that only this method needs
 
-        distance = np.clip(1.0 - unit @ unit.T, 0.0, None)
+        with one_blas_thread():
+            distance = np.clip(1.0 - unit @ unit.T, 0.0, None)
         start = generator.permutation(len(unit))[: problem.m].astype(np.uint64)
         # One thread: the parallel version's answer depends on how the work is cut up.
         result = kmedoids.fasterpam(distance, start, max_iter=100, init="random", n_cpu=1)

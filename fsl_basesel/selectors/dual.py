@@ -220,8 +220,11 @@ class _Search:
 
     def _closed(self, node: Node, gap: float) -> bool:
         """Whether nothing in this part is better than the best set, but for rounding and gap."""
-        allowed = max(gap, ROUNDING) * abs(node.bound) + self._rounding(node, node.terms)
-        return node.bound < np.inf and node.bound - self.best_value <= allowed
+        if node.bound == np.inf:
+            return False
+        share = gap * abs(node.bound - self.problem.floor)  # as in `relative_gap`
+        allowed = max(share, ROUNDING * abs(node.bound)) + self._rounding(node, node.terms)
+        return node.bound - self.best_value <= allowed
 
     def _rounding(self, node: Node, terms: np.ndarray) -> float:
         price = node.price * self.limits.spent(terms) if self.limits.has_budget else 0.0

@@ -1,9 +1,9 @@
-"""Algorithm 2: add the class with the largest gain, m times; and what follows once none gains.
+"""Algorithm 2: add the class with the largest gain, m times; and what it adds once no class gains.
 
 Without a diversity or cost term the objective is used up as soon as every novel class has its K
-best candidates: no further class adds anything, and any of them could fill the places that are
-left, with the same h. A next neighbour makes a better learner than the lowest index
-(docs/concepts.md), so greedy goes on with the same objective for K + 1, then K + 2, and so on.
+best candidates: no further class adds anything, so every choice of the remaining classes has the
+same h. Further neighbours train a better network than classes of lowest index (docs/concepts.md),
+so greedy continues with the same objective for K + 1, then K + 2, and so on.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from fsl_basesel import checks
 from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
-from fsl_basesel.report.record import SELECTION_FILE, save_classes, save_pictures
+from fsl_basesel.report.record import save_stage
 from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import selector_of
@@ -129,6 +129,8 @@ class SelectionCallback(pl.Callback):
         self.method = selector_of(method)
         self.similarity = known_similarity(similarity)
         self.weights = None if weights is None else [float(value) for value in weights]
+        if self.weights is not None:  # their number is checked with the task
+            checks.shares(self.weights, len(self.weights))
         self.cost = None if cost is None else [float(value) for value in cost]
         if cost is not None and budget is None and not mu:
             raise InputError(
@@ -159,7 +161,8 @@ class SelectionCallback(pl.Callback):
         self._stage_begins = False
         self._before: dict[str, Any] = {}
         self._model: str | None = None
-        self._centroids: tuple[ClassCentroids, ClassCentroids | None] | None = None
+        self._classes: tuple[ClassCentroids, ClassCentroids | None] | None = None
+        self._problem: SelectionProblem | None = None
         self._unfinished: Unfinished | None = None
 
     @abstractmethod
@@ -179,8 +182,8 @@ class SelectionCallback(pl.Callback):
             found = centroids_of(self.data, novel, pl_module, self.features, trainer)
         else:
             found = extractor_centroids(self.data, novel, by, self.features, trainer)
-        candidates, target = self._centroids = found
-        return SelectionProblem.from_centroids(
+        candidates, target = self._classes = found
+        self._problem = SelectionProblem.from_centroids(
             candidates,
             target,
             m,
@@ -193,6 +196,7 @@ class SelectionCallback(pl.Callback):
             **self.problem_limits(self.data.class_numbers),
             similarity=self.similarity,
         )
+        return self._problem
 
     def problem_limits(self, inside: Sequence[int]) -> dict[str, Any]:
         """The limits as a `SelectionProblem` takes them; what is in already need not be chosen."""
@@ -330,6 +334,8 @@ class SelectionCallback(pl.Callback):
             inside = data.pool.source.positions(self.selected)
             for size in self.schedule.sizes:
                 self.nothing_known(size - len(inside), inside)
+        if self.weights is not None:
+            checks.shares(self.weights, len(data.pool if self.general else data.task))
         data.capacity = self.schedule.sizes[-1]
         data.chooser = partial(self._choose_if_due, trainer, pl_module)
         io = trainer.strategy.checkpoint_io
@@ -361,7 +367,7 @@ class SelectionCallback(pl.Callback):
         if stage == 0:
             data.clear_classes()
             data.add_classes(self.selected)
-        self._centroids = None
+        self._classes = self._problem = None
         began = time.perf_counter()
         selection = self.choose(trainer, pl_module, stage)
         seconds = time.perf_counter() - began
@@ -369,12 +375,9 @@ class SelectionCallback(pl.Callback):
         # Asked in every process, since they agree on the log folder.
         folder = self.dirpath or Path(trainer.log_dir or trainer.default_root_dir)
         if trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            selection.save(folder / SELECTION_FILE.format(stage + 1))
-            if self._centroids is not None:  # a random first stage has none
-                save_classes(folder, stage + 1, *self._centroids)
-                save_pictures(folder, data.pool, None if self.general else data.novel)
+            self.save_files(folder, stage + 1, selection)
             stage_report.log(trainer, record)
-        self._centroids = None
+        self._classes = self._problem = None
         data.add_classes(selection.indices)
         self.stage_state = StageState(stage, trainer.current_epoch)
         self.records = [*self.records[:stage], record]
@@ -382,6 +385,19 @@ class SelectionCallback(pl.Callback):
         self._tell_epochs(trainer, pl_module, self.stage_state)
         if stage == 0:
             self.activate(pl_module)
+
+    def save_files(self, folder: Path, number: int, selection: Selection) -> None:
+        """Write what the selection of a stage, numbered from 1, leaves for the report."""
+        if self._classes is None:  # a random first stage
+            save_stage(folder, number, selection)
+            return
+        # What the centroids do not tell.
+        more = (self.weights, self.cost, self.limits.get("groups"))
+        told = more == (None, None, None) and isinstance(self.similarity, str)
+        images = self.data.pool, None if self.general else self.data.novel
+        save_stage(
+            folder, number, selection, self._classes, None if told else self._problem, images
+        )
 
     def activate(self, pl_module: pl.LightningModule) -> None:
         """Tell a model that wants to know how many classes there are."""

@@ -146,11 +146,14 @@ def test_open_clip_compares_pictures_with_names(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_our_own_runs(tmp_path: Path) -> None:
+    import pytorch_lightning as pl
+
     from lightning_modules import BaseClassifier
 
     model = BaseClassifier("conv3", in_channels=1, seed=5)
-    saved = {"state_dict": model.state_dict(), "hyper_parameters": dict(model.hparams)}
-    torch.save(saved, tmp_path / "last.ckpt")
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    trainer.strategy.connect(model)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
     backbone = load_backbone(str(tmp_path / "last.ckpt"), size=28)
     images = torch.rand(2, 1, 28, 28)
     assert backbone.module is not None

@@ -70,6 +70,17 @@ def test_no_method_is_above_the_bound_and_gaps_without_lam_are_shares() -> None:
             assert 0 <= gap <= 1
 
 
+def test_the_gap_that_is_asked_for_is_the_gap_that_is_got() -> None:
+    missed = 0.0
+    for seed in range(40):
+        similarity = np.random.default_rng(seed).random((12, 30)) - 1.5  # all below zero
+        problem = fb.SelectionProblem(similarity, m=4, k=2)
+        found = fb.select(problem, fb.LagrangianDual(gap=0.02))
+        assert found.gap is not None
+        missed = max(missed, found.gap)
+    assert 0.0 < missed <= 0.02
+
+
 def test_the_ratio_of_signed_means_is_not_shown() -> None:
     problem = signed_problem(1)
     assert np.isnan(np.asarray(problem.similarity_ratio([0, 1]))).all()

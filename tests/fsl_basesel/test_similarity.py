@@ -65,7 +65,7 @@ def test_images_at_unit_length_and_at_most_so_many_of_a_class() -> None:
     )
     with pytest.raises(InputError, match="`limit` to be at least 1 but got 0"):
         class_centroids(features, labels, limit=0)
-    with pytest.raises(InputError, match="'of image 1'"):
+    with pytest.raises(InputError, match="of image 1 are all zeros"):
         class_centroids([[1.0], [0.0]], [0, 1], normalize=True)
 
 
@@ -183,13 +183,14 @@ THREADS = """
 import hashlib, sys
 import numpy as np
 import fsl_basesel as fb
+import fsl_basesel.similarity
 rng = np.random.default_rng(0)
 for dtype in (np.float32, np.float64):
     candidates, novel = rng.random((2500, 600)).astype(dtype), rng.random((100, 600)).astype(dtype)
-    for name in ("whitened", "centred"):
+    for name in fb.similarity.SIMILARITIES:
         problem = fb.SelectionProblem.from_centroids(candidates, novel, m=20, k=1, similarity=name)
         print(hashlib.sha256(problem.by_candidate.tobytes()).hexdigest())
-        print(fb.select(problem, "auto").indices, fb.select(problem, "domsim").indices)
+        print([fb.select(problem, method).indices for method in ("auto", "domsim", "kmedoids")])
 """
 
 
@@ -203,7 +204,7 @@ def test_one_and_two_threads_give_the_same_bits() -> None:
         ).stdout
 
     one = printed(1)
-    assert len(one.splitlines()) == 8
+    assert len(one.splitlines()) == 12
     assert printed(2) == one
 
 
@@ -229,15 +230,49 @@ def test_what_has_no_spread_is_refused_by_name(name: str) -> None:
         ({"similarity": "euclid"}, "`similarity` of cosine, .* or a function but got 'euclid'"),
         (
             {"similarity": "whitened", "centre": "none"},
-            "`centre` of candidates, each but got 'none'",
+            "`centre` to be one of candidates, each but got 'none'",
         ),
         ({"similarity": "whitened", "shrinkage": 0}, "`shrinkage` above 0 and at most 1 but got 0"),
         ({"similarity": "whitened", "shrinkage": 1.5}, "`shrinkage` above 0"),
+        ({"similarity": "whitened", "shrinkage": "a"}, "`shrinkage` to be a number but got 'a'"),
+        ({"similarity": np.eye(3)}, "`similarity` of cosine, .* or a function but got array"),
+        ({"centre": "each"}, "no `centre` with similarity 'cosine'"),
+        ({"similarity": "centred", "shrinkage": 0.1}, "no `shrinkage` with similarity 'centred'"),
     ],
 )
 def test_unknown_options_are_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        similarities(centroids(0, 9, 5), centroids(1, 4, 5), **how)
+        similarities(centroids(0, 9, 12), centroids(1, 4, 12), **how)
+
+
+def test_a_shrinkage_that_leaves_the_covariance_singular_is_refused() -> None:
+    half = np.eye(8, 3)  # of which two equal copies have a covariance of half the rank, exactly
+    with pytest.raises(InputError, match=r"`shrinkage` large enough .* got 1e-17"):
+        similarities(
+            np.hstack([half, half]), centroids(1, 4, 6), similarity="whitened", shrinkage=1e-17
+        )
+
+
+def test_a_selection_records_options_and_weights_that_are_not_the_default() -> None:
+    pool, task = centroids(0, 9, 5), centroids(1, 4, 5)
+
+    def recorded(**how: Any) -> dict[str, Any]:
+        problem = fb.SelectionProblem.from_centroids(pool, task, m=2, k=1, **how)
+        settings = fb.select(problem).hyperparameters
+        return {key: settings.get(key) for key in ("centre", "shrinkage", "weighted")}
+
+    options = {"centre": "each", "shrinkage": 0.3}
+    assert recorded(similarity="whitened", **options) == options | {"weighted": None}
+    assert recorded(weights=[1, 2, 0, 1])["weighted"] is True
+    assert set(recorded(similarity="whitened").values()) == {None}
+
+
+def test_domsim_refuses_by_name_a_task_whose_mean_has_no_direction() -> None:
+    pool = centroids(0, 9, 5)
+    for how in ({"novel": pool}, {"novel": centroids(1, 4, 5), "centre": "each"}):
+        problem = fb.SelectionProblem.from_centroids(pool, m=2, k=1, similarity="whitened", **how)
+        with pytest.raises(InputError, match=r"direction for method 'domsim'.*or another method"):
+            fb.select(problem, "domsim")
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (2, 6), (6, 2), (1, 5), (2, 1), (5, 1)])

@@ -56,6 +56,13 @@ def test_weights_count_like_repeated_rows(seed: int) -> None:
             assert (one.gain, one.loss) == pytest.approx((two.gain, two.loss), abs=1e-12)
 
 
+def test_in_general_selection_the_weights_are_those_of_the_candidates() -> None:
+    pool = fb.ClassCentroids(np.eye(4) + 0.1, weights=[0, 0, 1, 1])
+    assert fb.SelectionProblem.from_centroids(pool, m=1, k=1).weights.tolist() == [0, 0, 0.5, 0.5]
+    task = fb.ClassCentroids(np.eye(4)[:2])
+    assert fb.SelectionProblem.from_centroids(pool, task, m=1, k=1).weights is None
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_weighted_bounds_and_values_hold_against_enumeration(seed: int) -> None:
     similarity, weights, settings = drawn(1000 + seed)

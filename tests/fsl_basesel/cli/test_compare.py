@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
+from fsl_basesel.selectors import selector_class
+
+from .conftest import POOL_NAMES
 
 
 def test_the_table_has_all_methods_from_the_best_down(run, pool: Path, task: Path) -> None:
@@ -62,6 +65,54 @@ def test_methods_that_need_centroids_are_left_out_of_a_matrix(run, tmp_path: Pat
     result = run(*words, "--methods", "kmedoids")
     assert result.code == 2
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("limits", [("--budget", 3), ("--include", "one.txt")])
+def test_methods_for_a_plain_m_are_left_out_of_a_problem_with_limits(
+    run, pool: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.txt").write_text("owl-0\n")
+    words = ("compare", pool, "--novel", task, "-m", 3, "-k", 1, *limits)
+    result = run(*words)
+    assert result.code == 0
+    served = {name for name in fb.methods() if selector_class(name).serves_limits}
+    listed = {line.split()[0] for line in result.out.splitlines() if line.strip()} & set(
+        fb.methods()
+    )
+    assert listed == served
+    (note,) = result.err.splitlines()
+    assert "left out, as they do not apply" in note
+    assert set(note.split(": ")[-1].split(", ")) == set(fb.methods()) - served
+    result = run(*words, "--methods", "auto,paper")
+    assert (result.code, result.out) == (2, "")
+    assert "'paper', which is for a plain m; use one of auto, greedy-target" in result.err
+
+
+def test_general_selection_with_whitened_classes_has_no_domsim(run, pool: Path) -> None:
+    result = run("compare", pool, "-m", 3, "-k", 1, "--similarity", "whitened")
+    assert result.code == 0
+    assert result.err.endswith("(--methods NAME says why): domsim\n")
+    assert "kmedoids" in result.out
+
+
+@pytest.mark.parametrize("command", ["compare", "select"])
+def test_the_controls_are_printed_where_groups_are_known(
+    run, command: str, pool: Path, tmp_path: Path
+) -> None:
+    samples = np.random.default_rng(2).random((3, 6))
+    np.savez(tmp_path / "task.npz", centroids=samples, names=["x", "y", "z"], groups=["a"] * 3)
+    rows = [f'"{name}",{"a" if i < 4 else "b"}\n' for i, name in enumerate(POOL_NAMES)]
+    (tmp_path / "groups.csv").write_text("name,group\n" + "".join(rows))
+    words = (command, pool, "--novel", tmp_path / "task.npz", "-k", 1)
+    plain = run(*words, "-m", 3).out
+    assert "mean of 100 random choices; best" in plain
+    assert "all 20 classes of the pool" in plain
+    assert "domain" not in plain
+    groups = ("--groups", tmp_path / "groups.csv")
+    assert "random choices inside the task's domain; best" in run(*words, "-m", 3, *groups).out
+    few = " ".join(run(*words, "-m", 6, *groups).out.split())
+    assert "random choices with the 4 classes of the task's domain; best" in few
 
 
 @pytest.mark.parametrize("listed", ["auto,magic", ",", ""])

@@ -186,8 +186,12 @@ def test_a_similarity_by_name(run, pool, task, name: str) -> None:
     assert (found["names"], found["value"]) == (expected.names, expected.value)
     assert found["hyperparameters"]["similarity"] == name
     assert f"k = 1, lam = 0, {name}" in run(*words).out
-    each = json.loads(run(*words, "--centre", "each", "--format", "json").out)
-    assert (each["value"] == found["value"]) == (name == "cosine")
+    each = run(*words, "--centre", "each", "--format", "json")
+    if name == "cosine":
+        assert (each.code, each.out) == (2, "")
+        assert "no `centre` with similarity 'cosine'" in each.err
+    else:
+        assert json.loads(each.out)["value"] != found["value"]
 
 
 def test_a_file_with_the_name_of_a_similarity_is_named_by_its_path(
@@ -200,6 +204,30 @@ def test_a_file_with_the_name_of_a_similarity_is_named_by_its_path(
     alone = run("select", "--similarity", "whitened", "-m", 2)
     assert alone.code == 2
     assert "Expected a file or folder of CANDIDATES" in alone.err
+
+
+def test_weights_of_the_novel_classes(run, pool: Path, task: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.csv").write_text("name,weight\n" + "".join(f"{n},0\n" for n in TASK_NAMES[1:]))
+    with open(tmp_path / "w.csv", "a") as file:
+        file.write(f"{TASK_NAMES[0]},3\n")
+    words = ("select", pool, "--novel", task, "-m", 1, "-k", 1)
+    result = run(*words, "--weights", tmp_path / "w.csv")
+    assert "novel classes weighted" in " ".join(result.out.split())
+    found = json.loads(run(*words, "--weights", tmp_path / "w.csv", "--format", "json").out)
+    alone = read_classes(task)
+    only = fb.SelectionProblem.from_centroids(read_classes(pool), alone.values[:1], m=1, k=1)
+    assert found["indices"] == fb.select(only).indices
+    # The same weights in the file of the task, and in that of a matrix.
+    np.savez(tmp_path / "t.npz", centroids=alone.values, weight=[3, 0, 0, 0, 0, 0])
+    by_key = run(*words[:3], tmp_path / "t.npz", *words[4:], "--format", "json")
+    assert json.loads(by_key.out)["value"] == found["value"]
+    matrix = fb.SelectionProblem.from_centroids(read_classes(pool), alone.values, m=1).similarity
+    np.savez(tmp_path / "f.npz", similarity=matrix, weights=[3, 0, 0, 0, 0, 0])
+    options = ("--similarity", tmp_path / "f.npz", "-m", 1, "-k", 1)
+    assert json.loads(run("select", *options, "--format", "json").out)["value"] == found["value"]
+    refused = run("select", *options, "--centre", "each")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "leave --centre out" in refused.err
 
 
 def test_explain_prints_every_class_whole(run, pool: Path, task: Path) -> None:

@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 import fsl_basesel as fb
 from fsl_basesel.errors import InputError
-from lightning_modules import BaseClassifier, SelectBaseClasses
+from lightning_modules import BaseClassifier, ColdStartSelection, SelectBaseClasses
 from lightning_modules.features import image_centroids
 from tests.lightning_modules.runs import (
     WithDropout,
@@ -48,6 +48,27 @@ def test_selects_by_the_model_that_is_trained_as_it_is_at_the_start(tmp_path: Pa
     data = fitted(tmp_path, SelectBaseClasses(5, 2, verbose=False))
     assert list(data.class_numbers) == expected
     assert fb.Selection.load(tmp_path / "selection-stage-1.json").indices == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([0, 0, 0, 0], "sum above 0"),
+        ([1, -1, 1, 1], "at least 0, .* but got -1"),
+        ([1, float("nan"), 1, 1], "but got nan"),
+        ([1, 2], r"4 finite numbers .* but got float64 of shape \(2,\)"),
+    ],
+)
+def test_bad_weights_are_refused_before_any_training(
+    tmp_path: Path, weights: list[float], message: str
+) -> None:
+    def fit() -> None:
+        callback = ColdStartSelection((2, 4), 1, k=1, weights=weights, verbose=False)
+        tiny_trainer(tmp_path, callback).fit(tiny_model(), tiny_data())
+
+    with pytest.raises(InputError, match=f"`weights` .*{message}"):
+        fit()
+    assert not list(tmp_path.glob("selection*"))
 
 
 def test_selects_by_another_model_and_leaves_it_alone(tmp_path: Path) -> None:
