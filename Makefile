@@ -44,7 +44,7 @@ coverage: install ## tests with the share of lines they run, in all and by file
 docs: install ## the documentation as a site in site/, without network
 	$(BIN)/mkdocs build --strict
 
-format: install ## let ruff mend and lay out the code
+format: install ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -1,4 +1,4 @@
-"""The one thing pyproject.toml cannot say: `configs/` is shipped as the data of `fsl_basesel`."""
+"""What pyproject.toml cannot express: `configs/` is shipped as the data of `fsl_basesel`."""
 
 from setuptools import find_packages, setup
 

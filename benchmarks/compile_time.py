@@ -1,4 +1,4 @@
-"""Processor time of a first selection in a fresh numba cache, and of the same with a warm cache.
+"""Processor time of a first selection with an empty numba cache, and with a warm cache.
 
 python benchmarks/compile_time.py
 python benchmarks/compile_time.py --tree ../other-worktree

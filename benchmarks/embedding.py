@@ -4,11 +4,11 @@
     python benchmarks/embedding.py            # a folder of noise with the size of photographs
 
 The plain loop is `ImageFolder`, torchvision's transforms, a `DataLoader` with as many workers as
-cores, and the published EfficientNet-Lite0 in batches of 64. Every contender runs once per round, so
-that a slow moment of the machine hits all alike. `per core` is images per second of processor
-time, workers included. Memory is the most that the main process of a run of its own takes. The last
-column says whether the means choose the same classes as those of the plain loop: half of the
-classes as a task for the other half.
+cores, and the published EfficientNet-Lite0 in batches of 64. Every contender runs once per round,
+so that a slow moment of the machine affects all. `per core` is images per second of processor time,
+workers included. Memory is the peak of the main process in a separate run. The last column says
+whether the means choose the same classes as those of the plain loop: half of the classes as a task
+for the other half.
 """
 
 from __future__ import annotations

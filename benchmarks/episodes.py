@@ -4,8 +4,8 @@
 
 All draw from the same cached features, and every head classifies an episode of its own draw. What
 is compared: drawing an episode with its features, a whole episode with cosines, and one with
-squared euclidean distances. Rounds are interleaved, so that a slow moment hits everyone, and what
-is measured is time of the processor, so that other programs do not count.
+squared euclidean distances. Rounds are interleaved, so that a slow moment affects all contenders.
+Times are processor time, so that other programs do not count.
 """
 
 from __future__ import annotations

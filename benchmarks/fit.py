@@ -240,8 +240,8 @@ def _cold_start(args: argparse.Namespace, schedule: list[int], console: Console)
     stages = "-".join(map(str, schedule))
     console.print(
         f"Cold start {stages}, {args.cold_start_epochs} epochs per stage, {args.candidates} "
-        f"candidates, {args.novel} novel classes, {args.per_class} images per class: {total:.1f} s, "
-        f"of which selections {sum(chosen):.1f} s ({share:.1%}), at most {max(chosen):.1f} s each."
+        f"candidates, {args.novel} novel classes, {args.per_class} images per class: {total:.1f} "
+        f"s; selections {sum(chosen):.1f} s of it ({share:.1%}), at most {max(chosen):.1f} s each."
     )
     setting = f"cold start {stages}, {args.cold_start_epochs} epochs per stage"
     return [

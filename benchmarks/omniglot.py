@@ -134,7 +134,7 @@ def evaluate(data: Omniglot, module: Any, how: str, seed: int) -> dict[str, floa
 def run_seed(data: Omniglot, seed: int, args: argparse.Namespace) -> None:
     """All networks of a seed that have left no file yet."""
     wanted = [(method, how) for method in METHODS for how in TRAININGS]
-    missing = [pair for pair in wanted if not file_of(args.out, seed, *pair).exists()]
+    missing = [pair for pair in wanted if not file_of(args.out_dir, seed, *pair).exists()]
     if not missing:
         return
     candidates = len(data.pool)
@@ -161,7 +161,7 @@ def run_seed(data: Omniglot, seed: int, args: argparse.Namespace) -> None:
             **evaluate(data, module, how, seed),
             "cpu_seconds": time.process_time() - began,
         }
-        write_text(file_of(args.out, seed, method, how), json.dumps(result, indent=1) + "\n")
+        write_text(file_of(args.out_dir, seed, method, how), json.dumps(result, indent=1) + "\n")
         print(json.dumps(result), flush=True)
 
 
@@ -196,7 +196,7 @@ def table(results: Sequence[dict[str, Any]]) -> str:
 def main(argv: Sequence[str] | None = None) -> str:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=os.environ.get("FSL_BASESEL_DATA", "."))
-    parser.add_argument("--out", type=Path, default=Path("runs/omniglot"))
+    parser.add_argument("--out-dir", type=Path, default=Path("runs/omniglot"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--start", type=int, default=32, help="random classes every method has")
     parser.add_argument("--classes", type=int, default=64, help="classes to choose (m)")
@@ -207,11 +207,11 @@ def main(argv: Sequence[str] | None = None) -> str:
     warnings.simplefilter("ignore")
     for name in ("pytorch_lightning", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    args.out.mkdir(parents=True, exist_ok=True)
+    args.out_dir.mkdir(parents=True, exist_ok=True)
     data = load(args.data, args.novel)
     for seed in range(args.seeds):
         run_seed(data, seed, args)
-    results = [json.loads(path.read_text()) for path in sorted(args.out.glob("*.json"))]
+    results = [json.loads(path.read_text()) for path in sorted(args.out_dir.glob("*.json"))]
     total = sum(result["cpu_seconds"] for result in results)
     text = table(results)
     print(text)

@@ -1,12 +1,12 @@
 """The paper's gradient, as the baseline: one dynamic program for each candidate, with its prunings.
 
-Written as well as it goes (compiled for its K, threads over rows, x gathered once per row, in-place
-updates), so that the comparison is with the method and not with a slow program. Corrections 3 and 4
-of docs/paper.md are applied, else it would compute something else.
+Optimised (compiled for its K, threads over rows, x gathered once per row, in-place updates), so
+that the comparison is with the method and not with a slow program. Corrections 3 and 4 of
+docs/paper.md are applied; without them it would compute something else.
 
-The first pruning spares a candidate its dynamic program; the sum of Eq. 6 over what follows it is
-still taken. Suffix sums, which the paper does not have, spare that too: `suffix_sums=True` is the
-method as fast as we could make it without leaving it.
+The first pruning skips the dynamic program of a candidate; the sum of Eq. 6 over later candidates
+is still computed. Suffix sums, which the paper does not have, avoid that too: `suffix_sums=True` is
+the fastest version of the method that we found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One selection on one process and on two of one machine: memory of a process, and time.
+"""One selection on one and on two processes of one machine: memory per process, and time.
 
     python benchmarks/processes.py [--candidates 200000] [--novel 2000]
 

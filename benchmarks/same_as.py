@@ -5,8 +5,8 @@
     python benchmarks/same_as.py 85ed315 --selections   # only `auto` on ImageNet-1k, 24 settings
 
 Both trees train the same tiny cold start of three stages. The other tree is also killed with
-SIGKILL at several moments, and this tree takes up its checkpoint. The result must be the weights
-of an uninterrupted run, or a refusal with a reason. The exit code is 1 if anything else happens.
+SIGKILL at several moments, and this tree resumes its checkpoint. The result must be the weights of
+an uninterrupted run, or a refusal with a reason. The exit code is 1 if anything else happens.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def selections(other: Path) -> str:
 
 
 def demo(other: Path, folder: Path) -> str:
-    """The demo's output of both trees, without its last line, which tells the time."""
+    """The demo's output of both trees, without its last line, which has the time."""
     shown = []
     for name, tree in (("there", other), ("here", HERE)):
         place = folder / f"demo {name}"

@@ -2,8 +2,8 @@
 
     python benchmarks/selection.py
 
-K = 1 and lam = 0, facility location, is where those libraries can play. Rounds are interleaved, so
-that a slow moment of the machine hits everyone; medians and 20/80 quantiles are reported.
+Those libraries support K = 1 and lam = 0, facility location. Rounds are interleaved, so
+that a slow moment of the machine affects all contenders; medians and 20/80 quantiles are reported.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Does a run that breaks come back as if nothing had happened? Random settings, random faults.
+"""Does an interrupted run resume as if nothing had happened? Random settings, random faults.
 
     python benchmarks/soak.py --minutes 10 --seed 1           # adds to soak.jsonl, prints the table
     python benchmarks/soak.py --case 1:17 --keep DIR          # repeats one case, keeps its files
-    python benchmarks/soak.py --lightning --minutes 5         # Lightning alone, where it can play
+    python benchmarks/soak.py --lightning --minutes 5         # Lightning alone, where possible
     python benchmarks/soak.py --table                         # only prints the table
 
 Every case trains a tiny cold start twice: once without faults, and once with a fault after which
-the same command is given again until it is through. Compared bit for bit are weights, classes,
-logged numbers, CSV files and selections. A case is *identical*, *refused* (the command said in one
-line why it would not go on, and the checkpoint that it named instead led to the identical end), or
+the same command is repeated until the run ends. Compared bit for bit are weights, classes,
+logged numbers, CSV files and selections. A case is *identical*, *refused* (the command printed one
+line with the reason, and the checkpoint that it named instead led to the identical end), or
 *wrong*. The exit code is 1 if one is wrong. A case depends on its seed and number only.
 """
 

@@ -50,7 +50,7 @@ def interleaved(
     clock: str = "wall",
     lot: float = 0.0,
 ) -> list[Timing]:
-    """Run every contender once per round, so that a slow moment of the machine hits all alike.
+    """Run every contender once per round, so that a slow moment of the machine affects all.
 
     Args:
         contenders: What to time, by name.
@@ -94,7 +94,7 @@ def interleaved(
 
 
 def write_csv(path: str | os.PathLike[str], timings: list[Timing]) -> None:
-    """One row a timing; the file is whole or not there."""
+    """One row per timing; the file is written atomically."""
     write_text(path, csv_text(asdict(timing) for timing in timings))
 
 

@@ -1,4 +1,4 @@
-"""What the compiled Triton kernels need at least: no GPU is needed, and no GPU time is claimed.
+"""Lower bounds on the time of the compiled Triton kernels; computed without a GPU.
 
     python benchmarks/triton_bounds.py
 

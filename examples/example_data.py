@@ -14,7 +14,7 @@ from fsl_basesel.errors import InputError
 
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every example can be told about its data."""
+    """The data arguments of every example."""
     parser.add_argument("--data", choices=("glyphs", "omniglot"), default="glyphs")
     parser.add_argument("--candidates", type=int, default=200, help="candidate classes (glyphs)")
     parser.add_argument("--novel", type=int, default=50, help="novel classes (glyphs)")

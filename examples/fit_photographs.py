@@ -4,7 +4,7 @@
 
 Makes JPEG folders of Tiny-ImageNet's classes (`tinyimagenet_train100.npz` in the folder), 30 to
 choose from and a task of 5, and runs three commands on them, each with a control on random classes.
-On a CPU each takes less than five minutes. Run it again and it goes on where it was.
+On a CPU each takes less than five minutes. Run it again to continue a stopped run.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def network(classes: int, seed: int) -> tuple[nn.Module, nn.Module]:
 
 
 def train(images: ImageSet, classes: int, epochs: int, seed: int) -> nn.Module:
-    """Train to tell the classes apart; the network without its classifier."""
+    """Train a classifier of the classes; return the network without its last layer."""
     features, classifier = network(classes, seed)
     optimizer = torch.optim.Adam([*features.parameters(), *classifier.parameters()], 3e-3)
     loader = DataLoader(images, batch_size=64, shuffle=True)

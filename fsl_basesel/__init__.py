@@ -1,8 +1,8 @@
 """Which classes should a few-shot learner be trained on?
 
 `SelectionProblem` states the question, `select` answers it, `Selection` carries the answer with its
-proof and its reasons. Nothing here knows of Lightning; `lightning_modules` does the training. Names
-are imported when they are first used, and torch only where a tensor or a network is involved.
+proof and its reasons. This package does not use Lightning; `lightning_modules` does the training.
+Names are imported when they are first used, and torch only if a tensor or a network is involved.
 
 Example:
     >>> import fsl_basesel as fb

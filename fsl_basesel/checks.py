@@ -1,4 +1,4 @@
-"""Checks of what users pass in: the argument, what was expected, what came, what to do."""
+"""Checks of user input: errors name the argument, what was expected, what was found, what to do."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def class_names(
 def positions(
     classes: Iterable[Any], names: Sequence[str], expected: str = "the name of a class"
 ) -> list[int]:
-    """Where classes, given by name or by number, each once, stand among `names`."""
+    """Positions in `names` of classes that are given by name or by number, each once."""
     listed = list(classes)
     position = {name: number for number, name in enumerate(names)}
     unknown = [entry for entry in listed if isinstance(entry, str) and entry not in position]

@@ -174,7 +174,7 @@ def doubts(
     if problem.n_novel >= 10 and len(selection.names) >= 5 and served > HUB * problem.n_novel:
         found.append(
             f"'{name}' is the nearest base class of {served} of the {problem.n_novel} novel "
-            "classes (a hub); --similarity centred --centre each often mends that"
+            "classes (a hub); --similarity centred --centre each often helps"
         )
     base = len(selection.names) + len(problem.selected)
     if problem.k > base:

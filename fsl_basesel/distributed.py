@@ -1,7 +1,7 @@
-"""Novel classes spread over processes: the one place where processes meet.
+"""Novel classes spread over processes: the only module in which processes communicate.
 
-Novel classes meet only in sums: gains, values and gradients are means over rows. So every process
-holds its own rows and works on them alone, and what crosses the network is one vector of numbers a
+Novel classes interact only through sums: gains, values and gradients are means over rows. So every
+process holds its own rows and works on them alone, and only one vector of numbers is sent per
 step. Sums are taken over fixed blocks of rows (`fsl_basesel.parallel.ROWS`), each of which lies on
 one process, and the blocks are added in their order: one process and many get the same bits, so
 they choose the same classes.

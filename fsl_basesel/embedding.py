@@ -44,14 +44,14 @@ def feature_batches(
 
     Batch b has the images from `b * batch_size` on. It goes to process b modulo `world`, so which
     images share a batch does not depend on the number of processes. Batches with a number in `done`
-    are left out. Progress in images is told to `fsl_basesel.progress` under `title`.
+    are left out. Progress in images is reported to `fsl_basesel.progress` as `title`.
 
     `extract` takes images `[B, ...]` on `device`, after `convert` has changed them, to features. It
     runs in the context that `precision` makes, such as autocast, and `module`, the network behind
     it, is in eval mode meanwhile. Between two batches nothing is changed: `module` has its own
     modes, gradients and autocast are as the caller left them.
 
-    With `threads` so many batches are read and run at once, each by one thread, without a loader
+    With `threads` this many batches are read and run at once, each by one thread, without a loader
     and its processes. It is the quickest way on a CPU that other programs use too, and the features
     do not depend on the number. Threads cannot change modes: leave `module` out then. `workers` are
     options of `torch.utils.data.DataLoader`.

@@ -82,7 +82,7 @@ def _mean_top(problem: SelectionProblem, points: Any, backend: str) -> tuple[Any
 
 
 def _mark(problem: SelectionProblem, x: ArrayLike) -> int | None:
-    """What tells points apart, where processes have to agree on them."""
+    """A fingerprint of points, for processes that must agree on them."""
     if problem.rows.size == 1:
         return None
     return zlib.crc32(np.ascontiguousarray(checks.array(x, "Expected `x` to be an array")).data)

@@ -1,7 +1,7 @@
-"""`Limits`: what a choice has to keep to besides its number of classes.
+"""`Limits`: the limits of a choice besides its number of classes.
 
-A budget for the sum of costs, classes that must be in, and groups of which at most or at least so
-many classes may be in. Groups are disjoint, which makes the best choice for given scores a matter
+A budget for the sum of costs, classes that must be chosen, and groups with a largest or smallest
+number of chosen classes. Groups are disjoint, which makes the best choice for given scores a matter
 of sorting (`Limits.best`), and what still fits a matter of counting (`Remaining`).
 """
 
@@ -28,7 +28,7 @@ NO_LIMIT = np.iinfo(np.int64).max // 4
 class Limits:
     """Limits of a problem, in the terms the algorithms need."""
 
-    m: int  # classes to choose; with a budget at most so many
+    m: int  # classes to choose; with a budget at most m
     include: tuple[int, ...]
     cost: np.ndarray  # [|B|], 1 each by default
     budget: float  # infinite if there is none
@@ -230,8 +230,8 @@ def _require_feasible(limits: Limits, available: np.ndarray, names: tuple[str, .
         reach = int(min(there[g], limits.most[g]))
         if limits.least[g] > reach:
             raise InputError(
-                f"Expected `at_least` that can be had but {limits.least[g]} classes of the group "
-                f"{label!r} have to be added, where {reach} can be."
+                f"Expected `at_least` that is possible but {limits.least[g]} classes of the group "
+                f"{label!r} must be added, where {reach} can be."
             )
     needed = len(include) + int(np.maximum(limits.least - have, 0).sum())
     if needed > m:

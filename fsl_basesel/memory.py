@@ -1,4 +1,4 @@
-"""How much memory there is, so that what cannot fit is refused before any is taken."""
+"""Free memory, so that data that cannot fit is refused before it is allocated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsl_basesel.errors import InputError
 def free_bytes() -> int:
     """Memory that can still be taken, swap not counted; the smaller of machine's and container's.
 
-    Where the system does not tell (outside Linux), all of the machine's memory.
+    Outside Linux, where the system does not report it, all of the machine's memory.
     """
     limits = []
     with contextlib.suppress(OSError, ValueError, StopIteration):

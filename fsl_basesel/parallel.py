@@ -24,7 +24,7 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def thread_count() -> int:
-    """How many threads to use: `NUMBA_NUM_THREADS` if set, else what torch was told to use.
+    """How many threads to use: `NUMBA_NUM_THREADS` if set, else the setting of torch.
 
     Without torch, `OMP_NUM_THREADS` or else the cores that this process may run on. A DataLoader
     worker has `torch.set_num_threads(1)`, so kernels there stay on one thread too.
@@ -85,7 +85,7 @@ def map_blocks(work: Callable[[int, int], Result], length: int, size: int) -> li
     helpers = [_pool(threads - 1).submit(take_turns) for _ in range(threads - 1)]
     try:
         take_turns()  # the calling thread works too: waking another takes as long as some blocks
-    finally:  # whatever happens, no thread goes on behind the caller's back
+    finally:  # in any case, no thread keeps running after the call
         todo.clear()
         started = [helper for helper in helpers if not helper.cancel()]
         wait(started)

@@ -1,4 +1,4 @@
-"""From photographs to class centroids: `embed`, its cache, and what it will take."""
+"""From photographs to class centroids: `embed`, its cache, and an estimate of its cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def embed(
     """Centroids of the classes of a source under a network.
 
     Features are kept in the cache folder (`FSL_BASESEL_CACHE`), so that a second call is quick and
-    one that was killed goes on where it was. Started by `torchrun`, processes share the images, and
+    a killed one continues. Started by `torchrun`, processes share the images, and
     all of them return the same centroids.
 
     Args:
@@ -115,7 +115,7 @@ class EmbeddingJob:
             images; by default one for each core. The features do not depend on it.
         on_corrupt: "raise" or "skip" for images that cannot be read.
         cache: whether to keep features in the cache folder and use those that are there. Features
-            of a plain function are not kept, as nobody can tell whether it is still the same.
+            of a plain function are not kept, because its code could change.
         title: what progress is reported as.
     """
 
@@ -270,7 +270,7 @@ class EmbeddingJob:
                 running = (time.perf_counter() - started) / len(tried)
         finally:
             torch.set_num_threads(before)
-        apart = self.device.type != "cpu"  # reading goes on while a GPU works
+        apart = self.device.type != "cpu"  # reading continues while a GPU works
         each = max(running, reading / busy) if apart else (running + reading) / busy
         used = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         image = batch.element_size() * batch[0].nelement()

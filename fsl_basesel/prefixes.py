@@ -1,4 +1,4 @@
-"""Slopes of single candidates, from the live prefixes of the rows they stand in.
+"""Slopes of single candidates, from the live prefixes of the rows that contain them.
 
 The live prefix of a novel class is the beginning of its sorted row, down to where K of the
 candidates before are in almost surely; what follows has no influence. A list of all live prefixes

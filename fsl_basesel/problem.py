@@ -58,7 +58,7 @@ class Matrix:
     space: Space | None = None  # in which a similarity with a name compares them
     tensors: bool = False  # whether they came as tensors, so that answers are tensors too
     made_by: dict[str, str] = field(default_factory=dict)  # backbone and preprocessing
-    kept: dict[Hashable, Any] = field(default_factory=dict)  # see `once`
+    cache: dict[Hashable, Any] = field(default_factory=dict)  # see `once`
 
     @classmethod
     def of(
@@ -81,9 +81,9 @@ class Matrix:
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` makes, made when `key` is asked for first."""
-        if key not in self.kept:
-            self.kept[key] = make()
-        return self.kept[key]
+        if key not in self.cache:
+            self.cache[key] = make()
+        return self.cache[key]
 
     @cached_property
     def extent(self) -> tuple[float, float]:
@@ -94,7 +94,7 @@ class Matrix:
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: without what can be computed again."""
-        return self.__dict__ | {"kept": {}}
+        return self.__dict__ | {"cache": {}}
 
 
 class SelectionProblem:
@@ -336,7 +336,7 @@ class SelectionProblem:
         sizes = {"novel": self.n_novel, "candidates": self.n_candidates}
         rows.agree("problem.shard", **sizes, **self._printable())
         here = np.ascontiguousarray(self.by_candidate[:, rows.start : rows.stop])
-        part = dataclasses.replace(self.matrix, by_candidate=here, rows=rows, kept={})
+        part = dataclasses.replace(self.matrix, by_candidate=here, rows=rows, cache={})
         return type(self)(part, **self.settings())
 
     def replace(self, **settings: Any) -> SelectionProblem:

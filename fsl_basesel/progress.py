@@ -1,10 +1,10 @@
-"""Progress of long work: algorithms report, whoever listens shows it.
+"""Progress of long work: algorithms report it, a listener shows it.
 
 Example:
     >>> with listening(lambda task, done, total: print(task, done, total)):
     ...     report("dual", 3, 10)
     dual 3 10
-    >>> report("dual", 4, 10)  # nobody listens: nothing happens
+    >>> report("dual", 4, 10)  # no listener: nothing happens
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def select(
             a numpy generator.
         certify: Attach an upper bound. `auto` and `dual` have one anyway; for the others it costs
             one run of the dual, shared by all calls on the same problem.
-        progress: Called with (task, steps done, steps in total) while long work goes on.
+        progress: Called with (task, steps done, steps in total) during long work.
         device: Where the climb of `double-greedy` runs: `cpu`, `cuda`, or `auto`, see
             `ContinuousDoubleGreedy`. Everything else runs on the CPU.
 
@@ -74,7 +74,7 @@ def select_grid(
     all settings with the same `k` in one call per step; a bound is computed once for each setting.
 
     Args:
-        problem: Whose matrix, B_s and cost to use; its settings stand where none are given.
+        problem: Whose matrix, B_s and cost to use; its settings are the defaults.
         k: Values of k.
         lam: Values of lam.
         m: Values of m.

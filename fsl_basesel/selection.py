@@ -196,11 +196,11 @@ class Selection:
         return (self.value - floor) / (self.upper_bound - floor)
 
     def explain(self) -> Explanation:
-        """Whom each chosen class serves, its gain and loss; what each novel class got."""
+        """For each chosen class novel classes served, gain and loss; and each novel class."""
         return self.explanation
 
     def rows(self) -> list[dict[str, Any]]:
-        """The chosen classes in order: rank, index, name, gain, loss, and whom each one serves."""
+        """The chosen classes in order: rank, index, name, gain, loss, and novel classes served."""
         return [
             {
                 "rank": rank,

@@ -104,7 +104,7 @@ def class_centroids(
         features: `[n, d]`, one row per image.
         labels: `[n]`, class of each image: integers of at least 0, with or without gaps, or names.
         normalize: Scale the features of every image to length one first.
-        limit: Use only the first so many images of each class; None uses all.
+        limit: Use only the first `limit` images of each class; None uses all.
 
     Returns:
         `[C, d]` float64, one row per class in the order of `np.unique(labels)` (sums are taken in

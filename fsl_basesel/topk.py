@@ -1,4 +1,4 @@
-"""Compiled kernels on the one state every algorithm shares: each novel class's best chosen classes.
+"""Compiled kernels on the state that all algorithms share: each novel class's best chosen classes.
 
 `columns` is the candidate-major similarity matrix `[|B|, |N|]`, so that everything about one
 candidate lies side by side in memory. The state is a pair of arrays of shape `[|N|, depth]`:
@@ -7,7 +7,7 @@ the columns those values belong to (-1 where nothing is). Equal similarities are
 
 Sums over novel classes are float64 and in a fixed order: over `ROWS` of them at a time, and then
 over these blocks. So they have the same bits on every machine, and however the blocks are spread
-over processes (`fsl_basesel.distributed`). `weight` is what a novel class counts, 1 in the mean.
+over processes (`fsl_basesel.distributed`). `weight` is that of a novel class, 1 on average.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Few-shot training on selected base classes with Lightning and learn2learn.
 
-`lightning_modules` calls `fsl_basesel`. The other way round only the commands that train do: `fit`,
-`demo` and `reproduce`.
+`lightning_modules` imports `fsl_basesel`. Of `fsl_basesel`, only the commands that train (`fit`,
+`demo`, `reproduce`) and `backbones`, for a network in a run's checkpoint, import
+`lightning_modules`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HOMES = {
     "SelectBaseClasses": "lightning_modules.callbacks.select_base_classes",
     "StageEarlyStopping": "lightning_modules.callbacks.early_stopping",
 }
-"""Where each public name lives; Lightning is imported when the first one is asked for."""
+"""Where each public name lives; Lightning is imported when the first one is used."""
 
 INSTALL_LEARN2LEARN = (
     "pip install gym requests tqdm && pip install --no-deps --use-pep517 "

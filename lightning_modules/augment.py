@@ -1,4 +1,4 @@
-"""Random changes of training images, each image its own, on whole batches."""
+"""Random augmentation of training images: on whole batches, different for each image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pytorch_lightning` and `lightning.pytorch` are two packages with the same classes twice.
+"""`pytorch_lightning` and `lightning.pytorch`: two packages that define the same classes.
 
 Callbacks of one serve the Trainers of both; data modules and models inherit from both.
 """

@@ -107,7 +107,7 @@ class FitCLI(LightningCLI):
             raise cause or error from error
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """A Trainer that logs, saves and selects into the run's folder unless told otherwise."""
+        """A Trainer that logs, saves and selects into the run's folder unless set otherwise."""
         settings = self.config_init["trainer"]
         defaults: dict[str, Any] = {}
         if settings["default_root_dir"] is None:
@@ -118,7 +118,7 @@ class FitCLI(LightningCLI):
         callbacks = list(given) if isinstance(given, list | tuple) else [given]
         saving = [one for one in callbacks if isinstance(one, Checkpoint)]
         if not saving and settings["enable_checkpointing"] is not False:
-            # One file a time; the one before it is kept as previous.ckpt.
+            # One file at a time; the one before it is kept as previous.ckpt.
             saver = ModelCheckpoint(self.checkpoints, filename="last", enable_version_counter=False)
             callbacks.append(saver)
         for callback in callbacks:

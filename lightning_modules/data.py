@@ -1,8 +1,8 @@
 """`BaseClassDataModule`: training images of the base classes chosen so far, and its loader.
 
-A run that was killed and is resumed must see the very batches that it would have seen. Neither the
-global random state nor what was drawn before has a part in them: batch b of epoch e of a seed is
-the same in every process, with any number of workers.
+A run that was killed and resumed must see the same batches as an uninterrupted run. They depend
+neither on the global random state nor on earlier draws: batch b of epoch e of a seed is the same in
+every process, with any number of workers.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class EpochLoader:
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """The epoch under way and how many of its batches were given out."""
+        """The current epoch and how many of its batches were given out."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -225,7 +225,7 @@ def saved_identity(state: dict[str, Any]) -> dict[str, Any]:
 
 
 class BaseClassDataModule(DataModule):
-    """Loaders over the chosen classes of a pool; classes may be added while training goes on.
+    """Loaders over the chosen classes of a pool; classes may be added during training.
 
     The label of a class is its position in the order of choice, and that list only grows, so labels
     never move. A selection callback (`SelectBaseClasses`, `ColdStartSelection`) fills it; without
@@ -240,7 +240,7 @@ class BaseClassDataModule(DataModule):
         batch_size: images of a batch in one process.
         seed: seed of the order of the images and of the augmentation.
         val_per_class: images of every class kept out of training for validation.
-        max_per_class: train on the first so many images of every class; None uses all. Networks
+        max_per_class: train on this many first images of every class; None uses all. Networks
             on different numbers of classes can see equal numbers of images that way.
         min_epoch_images: training images of an epoch at least. Where the classes have fewer, an
             epoch goes over them more than once, the last time in part, so that a model of few
@@ -317,7 +317,7 @@ class BaseClassDataModule(DataModule):
 
     @trainer.setter
     def trainer(self, trainer: pl.Trainer | None) -> None:
-        """Told by Lightning when a run begins, before it looks for a checkpoint to resume from."""
+        """Set by Lightning when a run begins, before it looks for a checkpoint to resume from."""
         self._trainer = trainer
         for callback in getattr(trainer, "callbacks", ()):
             prepare = getattr(callback, "before_checkpoints_are_found", None)
@@ -508,7 +508,7 @@ class BaseClassDataModule(DataModule):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the classes and the place in the epoch; refuse another pool, task or seed."""
+        """Restore the classes and the place in the epoch; refuse another pool, task or seed."""
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         if fitting:
             require_same(saved_identity(state_dict), self.identity(), NEWER)
@@ -532,7 +532,7 @@ class BaseClassDataModule(DataModule):
                 f"of an epoch, but got {now}; resume with {before}, or from the end of an epoch."
             )
         warnings.warn(
-            f"The run goes on with {now} process(es) instead of {before}: a step now has "
+            f"The run continues with {now} process(es) instead of {before}: a step now has "
             f"{self.batch_size * now} images instead of {self.batch_size * before}.",
             stacklevel=2,
         )

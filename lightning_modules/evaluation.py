@@ -26,7 +26,7 @@ BLOCK_NUMBERS = 1 << 24
 
 @dataclass(frozen=True)
 class NovelAccuracy:
-    """How well a head tells the novel classes apart.
+    """How well a head distinguishes the novel classes.
 
     Attributes:
         accuracies: of each episode, in order; the same episodes for every head and model.

@@ -117,7 +117,7 @@ def extractor_centroids(
 
 
 def text_of_extractor(extractor: Extractor | None) -> str | None:
-    """What a checkpoint says of an extractor; modules are told apart by their class."""
+    """How a checkpoint names an extractor; a module is named by its class."""
     if extractor is None:
         return None
     return str(extractor) if isinstance(extractor, str | Path) else type(extractor).__name__
@@ -242,7 +242,7 @@ def device_of(module: nn.Module | None, trainer: pl.Trainer | None = None) -> to
 
 @contextmanager
 def _shown(trainer: pl.Trainer | None) -> Iterator[None]:
-    """A bar beside Lightning's own where that is a rich one, else a bar of its own."""
+    """A bar beside Lightning's own if that is a rich one, else a separate bar."""
     bar = None if trainer is None else trainer.progress_bar_callback
     if bar is None or trainer is None or not trainer.is_global_zero:
         yield

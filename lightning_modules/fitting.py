@@ -21,13 +21,13 @@ from rich.console import Console
 
 import fsl_basesel as fb
 from fsl_basesel.backbones import load_backbone
+from fsl_basesel.cli.output import save_page
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
 from fsl_basesel.photographs import EmbeddingJob
 from fsl_basesel.report.content import count
 from fsl_basesel.report.paired import REFERENCE, paired_difference, points
-from fsl_basesel.report.record import SELECTION_FILE, save_classes, save_pictures
 from lightning_modules import found
 from lightning_modules.callbacks.cold_start import ColdStartSelection
 from lightning_modules.callbacks.novel_evaluation import Moment, row_of
@@ -212,11 +212,7 @@ def show_result(
 
 def write_report(folder: Path) -> None:
     """Write `report.html` of a run into its folder."""
-    from fsl_basesel.report.page import html_page
-    from fsl_basesel.report.run import read_run
-
-    path = write_text(folder / "report.html", html_page(read_run(folder)))
-    say(f"Report: {path}")
+    say(f"Report: {save_page(folder)[0]}")
 
 
 def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
@@ -236,11 +232,8 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
     network = load_backbone(backbone)
     data.add_classes(callback.selected)
     problem = callback.problem(command.trainer, command.model, callback.m, by=backbone)
-    assert callback._centroids is not None
     selection = fb.select(problem, callback.method, callback.seed)
-    selection.save(folder / SELECTION_FILE.format(1))
-    save_classes(folder, 1, *callback._centroids)
-    save_pictures(folder, data.pool, data.novel)
+    callback.save_files(folder, 1, selection)
     before = list(problem.selected)
     result = _frozen_accuracy(data, before + selection.indices, network)
     m = len(before) + callback.m

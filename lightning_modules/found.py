@@ -1,7 +1,7 @@
-"""What `fit` finds out by itself: from the folders, the pictures and the machine.
+"""Settings that `fit` derives from the folders, the pictures and the machine.
 
-The result is a dict as a YAML file would give it. Settings of a YAML file go over it, and flags of
-the command line over both.
+The result is a dict as a YAML file would give it. Settings of a YAML file override it, and flags of
+the command line override both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fsl_basesel.report.run import QUEUE
 from lightning_modules.settings import Settings, callbacks_of
 
 PAPER = 100
-"""Base classes in the end, in the paper and where there are so many."""
+"""Number of base classes at the end, as in the paper, if the pool has enough."""
 
 SAMPLED = 60
 """Pictures whose size is looked at."""
@@ -157,14 +157,15 @@ def put_flags(settings: Settings, asked: argparse.Namespace) -> None:
         put(entry.setdefault("init_args", {}), shots=asked.shots)
     chosen = next(iter(callbacks_of(settings, "selection")), None)
     if chosen is None:
-        if asked.k is not None or asked.m is not None or asked.schedule is not None:
+        if any(one is not None for one in (asked.k, asked.m, asked.schedule, asked.similarity)):
             raise InputError(
-                "Expected a selection callback for -m, -k and --schedule but the settings have "
-                "none; add ColdStartSelection or SelectBaseClasses to trainer.callbacks."
+                "Expected a selection callback for -m, -k, --similarity and --schedule but the "
+                "settings have none; add ColdStartSelection or SelectBaseClasses to "
+                "trainer.callbacks."
             )
         return
     arguments = chosen.setdefault("init_args", {})
-    put(arguments, k=asked.k, seed=asked.seed)
+    put(arguments, k=asked.k, similarity=asked.similarity, seed=asked.seed)
     if not chosen["class_path"].endswith("ColdStartSelection"):
         if asked.schedule is not None:
             raise InputError(

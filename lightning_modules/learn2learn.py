@@ -1,4 +1,4 @@
-"""The plug for learn2learn: one line restricts the tasks of an experiment to a selection.
+"""learn2learn: one line restricts the tasks of an experiment to a selection.
 
     tasks = select_classes(tasks, selection)
 
@@ -47,8 +47,8 @@ def select_classes(target: Any, selection: Selection | Iterable[Label]) -> Any:
             must have had a column for every class, in the order of the labels.
 
     Raises:
-        InputError: for a class that is not there, for fewer classes than a task has ways, for a
-            class with fewer images than a task needs, and for a `target` of another kind.
+        InputError: for a class that is not in the data set, for fewer classes than a task has ways,
+            for a class with fewer images than a task needs, and for a `target` of another kind.
 
     Example:
         >>> l2l = require_learn2learn()

@@ -1,4 +1,4 @@
-"""Resuming exactly: whole checkpoints, of this run, and what Lightning leaves out of them."""
+"""Exact resuming: undamaged checkpoints of the same run, and what Lightning leaves out of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHOWN = {"selector": "method", "start": "selected"}
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint beside its place and renames it: a kill leaves the old one or the new.
+    """Writes a checkpoint to a temporary file and renames it: a kill leaves the old one or the new.
 
     Lightning writes to the folder for temporary files and moves the result, which is a copy, and
     may be half done, where that folder is on another disk.
@@ -89,7 +89,7 @@ def damage(path: Path) -> str | None:
         with zipfile.ZipFile(path) as archive:
             first = archive.testzip()
     except FileNotFoundError:
-        return "it is not there"
+        return "it does not exist"
     except Exception as error:  # one wrong bit makes zipfile raise errors of many kinds
         return f"it cannot be read: {error}"
     return None if first is None else f"the checksum of {first} is wrong"
@@ -116,8 +116,8 @@ class Unfinished:
     Lightning writes checkpoints before a step or an epoch is over and leaves the rest out when it
     resumes: the validation after a step, the end of an epoch with all hooks, the steps of
     `ReduceLROnPlateau`, the numbers to be logged. It also starts every mean anew, and ends a run of
-    `max_steps` at once. Here the run goes on at the very place: the loops are told that the step
-    is complete, and before they go on Lightning's own functions do the rest.
+    `max_steps` at once. Here the run continues exactly where it was: the step is marked as
+    complete, and before the next one Lightning's own functions do the rest.
 
     The progress of the loops in `checkpoint` is changed.
     """
@@ -130,8 +130,8 @@ class Unfinished:
         self._part = parts[rank if rank < len(parts) else 0] if parts else None
         loops = checkpoint["loops"][FITTING]
         self.rest = _rest(loops, saved["validation"])
-        """What was under way: "step", "validation", "after validation", "epoch"; "" after all of a
-        step; None outside of an epoch."""
+        """What was in progress: "step", "validation", "after validation", "epoch"; "" after all of
+        a step; None outside of an epoch."""
         batch, epoch = loops["epoch_loop.batch_progress"], loops["epoch_progress"]
         for name in ("total", "current"):
             if self.rest is not None:
@@ -226,7 +226,7 @@ def _rest(loops: dict[str, Any], validation: str) -> str | None:
 
 
 def _in_memory(trainer: pl.Trainer) -> dict[str, Any]:
-    """What Lightning does not save: sums, metrics, gradients, buffers, the wish to stop."""
+    """What Lightning does not save: sums, metrics, gradients, buffers, requests to stop."""
     steps, module = trainer.fit_loop.epoch_loop, trainer.lightning_module
     results = []
     for key, result in steps._results.items():

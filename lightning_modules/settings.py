@@ -1,4 +1,4 @@
-"""Settings as a YAML file has them: read, put over one another, checked, and made into objects."""
+"""Settings of a YAML file: read, merged, checked, and made into objects."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def arguments(kind: Any) -> list[str]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error of the parser on one line of bounded length: the key, what it takes, what came."""
+    """An error of the parser as one short line: the key, what it takes, what was given."""
     text = str(error)
     owners = re.findall(r"(?:Parser key|Group) [\"']([^\"']+)", text)
     paths = re.findall(r"class_path[^\w]+([\w.]+)", text)
@@ -149,4 +149,4 @@ def _not_known(name: str, kinds: Sequence[Any]) -> str:
         if near:
             owner = f" of {kind.__name__}" if prefix else ""
             return f"Expected a setting{owner} but got {name}; did you mean {prefix}{dot}{near[0]}?"
-    return f"Expected a setting that is there but got {name}"
+    return f"Expected a known setting but got {name}"

@@ -1,4 +1,4 @@
-"""Data modules that make their own pool, so that a YAML file can name all of it."""
+"""Data modules that make their own pool, so that a YAML file can define everything."""
 
 from __future__ import annotations
 

@@ -88,8 +88,7 @@ def test_the_same_classes_in_every_split(tmp_path: Path) -> None:
 
 def test_the_same_glyphs() -> None:
     kept = golden("glyphs")
-    if make.machine() != kept["machine"]:  # other versions may draw other pixels and characters
-        return
+    _require_the_same_machine()
     now = make.glyph_pools()
     assert list(now) == list(kept["pools"])
     for name, pool in kept["pools"].items():
@@ -172,8 +171,7 @@ def test_a_run_of_0_1_0_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_run_of_three_stages_writes_the_same_files(tmp_path: Path) -> None:
-    if make.machine() != golden("glyphs")["machine"]:
-        return
+    _require_the_same_machine()
     weights, classes = make.train(tmp_path / "run")
     assert list(classes) == golden("classes")
     _same_weights(weights)
@@ -196,23 +194,19 @@ def test_a_run_of_three_stages_writes_the_same_files(tmp_path: Path) -> None:
                 assert {key: after[key] for key in before} == before
 
 
-def test_a_run_that_ended_under_0_1_0_goes_on_to_the_same_weights_or_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_ended_under_0_1_0_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    _require_the_same_machine()
     checkpoint = tmp_path / "run" / "last.ckpt"
     checkpoint.parent.mkdir()
     shutil.copy(GOLDEN / "last.ckpt", checkpoint)
-    try:
-        weights, classes = make.train(tmp_path / "run", checkpoint=checkpoint)
-    except fb.InputError as error:
-        refused = str(error)
-    else:
-        refused = ""
-    if refused:
-        assert "checkpoint" in refused
-        return
+    weights, classes = make.train(tmp_path / "run", checkpoint=checkpoint)
     assert list(classes) == golden("classes")
     _same_weights(weights)
+
+
+def _require_the_same_machine() -> None:
+    if make.machine() != golden("glyphs")["machine"]:
+        pytest.skip("other versions may draw other pixels and characters")
 
 
 def _same_weights(weights: dict[str, np.ndarray]) -> None:

@@ -1,5 +1,6 @@
 """Packaging: what is declared is pinned and explained, and what is shipped is complete."""
 
+import ast
 import importlib.metadata
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from fsl_basesel.multilinear import triton
 from lightning_modules import INSTALL_LEARN2LEARN
 
 if sys.version_info >= (3, 11):
@@ -77,6 +79,50 @@ def test_every_dependency_is_pinned_within_its_bounds(python: str) -> None:
             (pin,) = pinned[canonicalize_name(requirement.name)]
             (version,) = pin.specifier
             assert requirement.specifier.contains(version.version), f"{requirement} but {pin}"
+
+
+def test_versions_that_are_too_old_are_not_allowed() -> None:
+    bounds = {requirement.name: requirement.specifier for requirement in declared()}
+    assert not bounds["pytorch-lightning"].contains("2.6.5")  # it runs code named in a checkpoint
+    before = (triton.OLDEST[0], triton.OLDEST[1] - 1)
+    assert not bounds["triton"].contains("{}.{}.9".format(*before))
+
+
+def imported_by(path: Path) -> set[str]:
+    """Modules that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return found
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    known = {canonicalize_name(requirement.name) for requirement in declared()}
+    owners = importlib.metadata.packages_distributions()
+    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    names = {module.partition(".")[0] for path in files for module in imported_by(path)}
+    for name in names - set(sys.stdlib_module_names) - set(PACKAGES):
+        if name in owners:  # else an optional library that is not installed here
+            assert known & set(map(canonicalize_name, owners[name])), name
+
+
+def test_only_what_trains_imports_lightning_modules() -> None:
+    package = ROOT / "fsl_basesel"
+    users = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if any(module.startswith("lightning_modules") for module in imported_by(path))
+    }
+    assert users == {"cli/fit.py", "cli/demo.py", "cli/reproduce.py", "backbones.py"}
+
+
+def test_citation_and_workflow_follow_the_project() -> None:
+    assert f"version: {PROJECT['version']}" in (ROOT / "CITATION.cff").read_text()
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    assert all(f'"{python}"' in workflow for python in PYTHONS)
 
 
 def test_every_dependency_is_explained() -> None:

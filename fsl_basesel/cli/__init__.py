@@ -1,4 +1,4 @@
-"""The command line `fsl-basesel`: parsing, exit codes, and one line for what went wrong."""
+"""The command line `fsl-basesel`: parsing, exit codes, and errors in one line."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except (InputError, ProcessError, MemoryError) as error:
         line, ours = " ".join(str(error).split()), isinstance(error, InputError)
         if isinstance(error, MemoryError):
-            asked = line or "it asked for more than there is"
+            asked = line or "more was requested than is available"
             line = f"out of memory: {asked}; {gigabytes(free_bytes())} are free"
         if not ours or os.environ.get("RANK", "0") == "0":  # bad input is bad in all processes
             print(f"fsl-basesel: error: {line}", file=sys.stderr)

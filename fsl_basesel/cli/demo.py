@@ -25,6 +25,10 @@ examples:
 
 SCHEDULE = (6, 12, 25, 50, 100)
 SHOWN = 3  # classes whose reasons are printed
+CONTROLS = {
+    "pool": "all candidates with as many images ({})",
+    "domain": "random classes, those of the task's own groups first ({})",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "others apart from 5 images each? Trains a network on the choice of every method,\n"
         "compares them, selects in stages without a first model (cold start), and writes\n"
         "a report. The images are made on the spot from fonts; nothing is downloaded. A\n"
-        "second call goes on with what is there."
+        "second call continues the first."
     )
     add = parser.add_argument
     domain = (
@@ -63,17 +67,17 @@ def run(args: argparse.Namespace) -> int:
 
     start = time.perf_counter()
     console = PlainConsole()
-    experiment = reproduce.load_only(args.config, args.domain, repeats=args.repeats)
+    experiment = plan.load(args.config)
+    rows = reproduce.asked_rows(args.config, repeats=args.repeats, only=args.domain)
     folder = Path(args.out_dir) / args.domain
     store = ResultStore(folder)
-    rows = experiment.rows()
     trials = plan.each_trial(rows)
-    first = trials[0]
+    first, repeats = trials[0], len({trial.seed for trial in trials})
     console.print(experiment.title, style="bold")
     console.print(
-        f"{len(trials)} networks to train for {len(experiment.methods)} methods and "
-        f"{experiment.repeats} repeats ({args.domain}), then a cold start. Each repeat has "
-        "classes, a first model and test images of its own, shared by all methods.\n"
+        f"{len(trials)} networks to train for {len({row.label for row in rows})} methods and "
+        f"{repeats} repeats ({args.domain}), then a cold start. Each repeat has classes, a first "
+        "model and test images of its own, shared by all methods.\n"
     )
     glyph_codes()  # on a new machine this draws the characters; once, and not in every process
     failures = reproduce.work(rows, store, args.jobs)
@@ -92,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
     console.print("What do the novel classes get?", style="bold")
     print_novel(console, selection.explain().novel[:SHOWN])
     output.save_text(folder / "results.csv", csv_text(results, COLUMNS))
-    plain = json.loads(json.dumps(asdict(experiment)))  # tuples as lists, for YAML
+    datasets = {args.domain: experiment.datasets[args.domain]}
+    ran = asdict(replace(experiment, datasets=datasets, repeats=repeats))
+    plain = json.loads(json.dumps(ran))  # tuples as lists, for YAML
     settings = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     output.save_text(folder / "settings.yaml", settings)
     page, _ = output.save_page(folder)
@@ -119,7 +125,7 @@ def _print_comparison(
         for one in summarise(results)
         if one.key["head"] == experiment.heads[0]
     }
-    for label in experiment.methods:
+    for label in dict.fromkeys(row.label for row in rows):
         cells = []
         for line in (lines[label, count] for count in shots):
             cells.append(points(line.accuracy, digits=1))
@@ -128,15 +134,17 @@ def _print_comparison(
         cells.append(f"{100 * (1 - max(gaps)):.3f} %" if gaps else "")
         table.add_row(label, *cells)
     console.print(table)
-    console.print(
+    repeats = len({row.trial.seed for row in rows})
+    told = (
         f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
         f"{rows[0].trial.data['init_args']['novel_classes']} novel classes by nearest centroid, "
-        f"mean of {experiment.repeats} repeats with 95 % intervals, differences paired. The last "
-        "column is proven by the Lagrangian dual: the worst repeat's share of the best possible "
-        "value. A choice has to beat random classes of the task's own groups (in the domain) and "
-        "all candidates with as many images (whole pool).\n",
-        style="dim",
+        f"mean of {repeats} repeats with 95 % intervals, differences paired. The last column is "
+        "proven by the Lagrangian dual: the worst repeat's share of the best possible value."
     )
+    controls = [CONTROLS[row.trial.control].format(row.label) for row in rows if row.trial.control]
+    if controls:
+        told += f" A choice has to beat {' and '.join(dict.fromkeys(controls))}."
+    console.print(f"{told}\n", style="dim")
 
 
 def _print_stages(

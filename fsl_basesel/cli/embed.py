@@ -22,7 +22,7 @@ examples:
 
 FOLDER has one folder of pictures for each class, or is a data set saved by
 Hugging Face `datasets`. Features are kept under FSL_BASESEL_CACHE, so a second
-call is quick and one that was killed goes on."""
+call is quick, and a killed one continues."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

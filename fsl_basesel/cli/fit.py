@@ -15,7 +15,7 @@ from fsl_basesel.cli import CommandParser
 from fsl_basesel.errors import InputError
 
 EXIT_WAITING = 75
-"""Chosen classes wait for their labels; the same command goes on when they are there."""
+"""Chosen classes have no labels yet; run the same command again when they have."""
 
 LIGHTNING = ("--data", "--model", "--trainer", "--print_config", "--seed_everything")
 """How the options begin that are passed on to Lightning."""
@@ -25,19 +25,20 @@ examples:
   the paper's cold start on your photographs, one folder for each class:
     fsl-basesel fit photos/pool --novel photos/task
   choose 20 classes with a pre-trained network, then fine-tune it on them:
-    fsl-basesel fit photos/pool --novel photos/task --backbone efficientnet-lite0 -m 20
+    fsl-basesel fit photos/pool --novel photos/task \\
+      --backbone efficientnet-lite0 -m 20
   everything from a YAML file:
     fsl-basesel fit --config configs/glyphs-cold-start.yaml
 
-The same command, run again, continues the run. Flags override the YAML file, which
-overrides what is derived from images and machine. Options of the data, the model and
-the Trainer are given as --data.batch_size=32, --model.lr=0.05 or
+The same command, run again, continues the run. Flags override the YAML file,
+which overrides what is derived from images and machine. Options of the data, the
+model and the Trainer are given as --data.batch_size=32, --model.lr=0.05 or
 --trainer.precision=bf16-mixed; `fit --help-all` lists them.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take every word; `run` tells the command's own flags from Lightning's."""
+    """Take every word; `run` separates the command's own flags from Lightning's."""
     parser.prefix_chars = "\0"  # no word is an option here, not even --help
     parser.add_argument("words", nargs=argparse.REMAINDER)
 
@@ -57,6 +58,8 @@ def flags() -> CommandParser:
     add("--run", metavar="DIR", help="folder of the run (runs/fit)")
     add("-m", type=int, metavar="N", help="base classes in the end (100, or half of a small pool)")
     add("-k", type=int, metavar="K", help="nearest base classes that count for a novel class (3)")
+    compared = "how classes are compared: cosine (the default), centred or whitened"
+    add("--similarity", metavar="NAME", help=compared)
     stages = "base classes in each stage of the cold start (doubled up to -m: 6,12,25,50,100)"
     add("--schedule", metavar="N,N,...", help=stages)
     add("--epochs", type=int, metavar="N", help="epochs of each stage")

@@ -33,7 +33,7 @@ def read_names(path: str | Path, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def positions(entries: Any, names: Sequence[str]) -> tuple[int, ...]:
-    """Where each entry of a list of different names stands among `names`."""
+    """Position in `names` of each entry of a list of different names."""
     if not entries or not isinstance(entries, list):
         raise InputError(f"Expected a list of class names but got {entries!r:.60}")
     return tuple(checks.positions(map(str, entries), names, "names of candidates"))

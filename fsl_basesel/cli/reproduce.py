@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsl_basesel.cli import EXIT_FAILED, output
 from fsl_basesel.cli.screen import PlainConsole
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  what there is:
+  the list of experiments:
     fsl-basesel reproduce --list
   Tables 2-4 on the embedded glyphs, two networks at a time:
     fsl-basesel reproduce pretrained-glyphs --jobs 2
@@ -33,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run an experiment: choose base classes, train on them, judge the networks on\n"
         "novel classes. Every trained network is kept as a row, so that an interrupted\n"
-        "command goes on where it was, experiments share rows, and two commands can work\n"
+        "command can be continued, experiments share rows, and two commands can work\n"
         "side by side."
     )
     add = parser.add_argument
@@ -41,13 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--list", action="store_true", help="list the experiments and leave")
     add("--out-dir", default="runs/reproduce", metavar="DIR", help="where results go (%(default)s)")
     add("--jobs", type=int, default=1, help="networks side by side (%(default)s)")
-    add("--repeats", type=int, metavar="N", help="seeds (as the experiment says)")
+    add("--repeats", type=int, metavar="N", help="number of seeds to run (as the experiment says)")
     add("--data-root", metavar="DIR", help="folder with the paper's data sets")
     add("--only", metavar="A,B", help="only these data sets of the experiment, by name")
     add("--m", metavar="A,B", help="only these numbers of base classes of the experiment")
-    rows = "take up rows that an earlier run left in FILE, and write all finished rows to it"
+    rows = "take up rows that an earlier run left in FILE, and add all finished rows to it"
     add("--rows", metavar="FILE", help=rows)
-    add("--dry-run", action="store_true", help="say what would be run and what is there already")
+    dry = "print the number of networks and how many are finished, then exit"
+    add("--dry-run", action="store_true", help=dry)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,37 +61,46 @@ def run(args: argparse.Namespace) -> int:
             count = len(plan.each_trial(experiment.rows()))
             console.print(f"{name:<28}{count:>6} networks  {experiment.title}", soft_wrap=True)
         return 0
-    experiment = load_only(args.name, args.only, args.data_root, repeats=args.repeats)
-    rows = experiment.rows()
-    if args.m is not None:
-        wanted = output.listed(args.m, sorted({str(row.trial.m) for row in rows}, key=int), "--m")
-        rows = [row for row in rows if str(row.trial.m) in wanted]
+    experiment = plan.load(args.name, args.data_root)
+    asked = (args.repeats, args.only, args.m)
+    rows = asked_rows(args.name, args.data_root, *asked)
     store = ResultStore(args.out_dir)
     trials = plan.each_trial(rows)
-    if args.rows is not None and Path(args.rows).exists():
-        store.take_up(args.rows, trials)
+    if args.rows is not None:
+        # The file has keys as for data in ".", so that rows are found wherever the data are.
+        there = plan.each_trial(asked_rows(args.name, ".", *asked))
+        by_key = {one.key: trial for one, trial in zip(there, trials, strict=True)}
+        store.take_up(args.rows, by_key)
     done = sum(store.load(trial) is not None for trial in trials)
     console.print(f"{experiment.title}: {len(trials)} networks, {done} there already.")
     if args.dry_run:
         return 0
     failures = work(rows, store, args.jobs)
     if args.rows is not None:
-        store.keep(args.rows, trials)
+        store.keep(args.rows, by_key)
     return finish(experiment, rows, store, failures, console)
 
 
-def load_only(
-    name: str, only: str | None = None, data_root: str | None = None, **changes: Any
-) -> Experiment:
-    """An experiment, with only the data sets that were asked for (names with commas between)."""
+def asked_rows(
+    name: str,
+    data_root: str | None = None,
+    repeats: int | None = None,
+    only: str | None = None,
+    m: str | None = None,
+) -> list[TableRow]:
+    """Rows of an experiment: so many repeats, only these data sets and numbers of base classes."""
     from lightning_modules.experiments import plan
 
-    experiment = plan.load(name, data_root, **changes)
-    if only is None:
-        return experiment
-    known = experiment.datasets
-    wanted = {word: known[word] for word in output.listed(only, list(known), "--only")}
-    return dataclasses.replace(experiment, datasets=wanted)
+    rows = plan.load(name, data_root, repeats=repeats).rows()
+    if only is not None:
+        known = list(dict.fromkeys(row.dataset for row in rows))
+        wanted = output.listed(only, known, "--only")
+        rows = [row for row in rows if row.dataset in wanted]
+    if m is not None:
+        known = list(dict.fromkeys(str(row.trial.m) for row in rows))
+        wanted = output.listed(m, known, "--m")
+        rows = [row for row in rows if str(row.trial.m) in wanted]
+    return rows
 
 
 def work(rows: list[TableRow], store: ResultStore, jobs: int) -> list[TrialOutcome]:
@@ -123,7 +131,7 @@ def finish(
     failures: list[TrialOutcome],
     console: PlainConsole,
 ) -> int:
-    """Write and print what there is; the exit code."""
+    """Write and print the results so far; the exit code."""
     from lightning_modules.experiments.products import write_products
 
     with output.working("Tables and figures"):

@@ -42,7 +42,7 @@ def seconds(duration: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share in per cent, with as many digits as tell it from 0 and from 1.
+    """A share in per cent, with enough digits to distinguish it from 0 and 1.
 
     Example:
         >>> percent(0.99987), percent(0.00002), percent(0.5), percent(0.0), percent(None)
@@ -128,7 +128,7 @@ def print_chosen(console: Console, selection: Selection, top: int, *, whole: boo
     table.add_column("if dropped", justify="right", no_wrap=True)
     table.add_column("serves")
     for rank, row in enumerate(chosen[:top], 1):
-        serves = f"{len(row.serves)}: {', '.join(row.serves)}" if row.serves else "nobody"
+        serves = f"{len(row.serves)}: {', '.join(row.serves)}" if row.serves else "none"
         if not row.serves and row.gain == 0 and row.adds_from is not None:
             serves += f" at K = {k}, adds from K = {row.adds_from}"
         table.add_row(

@@ -38,7 +38,7 @@ examples:
     fsl-basesel select photos/pool --novel photos/task -m 10 -k 1 --report chosen
   100 classes of a pool for the classes of a task, saved for later:
     fsl-basesel select pool.npz --novel task.npz -m 100 -k 3 --out chosen.json
-  25 more, given those already there:
+  25 more, given those already selected:
     fsl-basesel select pool.npz --novel task.npz -m 25 --selected chosen.json
   novel classes spread over two processes (docs/scaling.md):
     torchrun --nproc-per-node 2 -m fsl_basesel select pool.npz --novel task.npz
@@ -197,16 +197,14 @@ def write_report(
     """A folder that `fsl-basesel report` reads: selection, centroids, pictures, and the page."""
     from fsl_basesel.data.pool import ClassPool
     from fsl_basesel.data.sources import as_source
-    from fsl_basesel.report import record
-    from fsl_basesel.report.page import fits
+    from fsl_basesel.report.record import save_stage
 
-    output.save_text(folder / "selection.json", selection.to_json() + "\n")
-    if inputs.candidates is not None:
-        record.save_classes(folder, 1, inputs.candidates, inputs.novel)
-    if fits(inputs.problem):
-        record.save_problem(folder, 1, inputs.problem)
+    classes = None if inputs.candidates is None else (inputs.candidates, inputs.novel)
+    images = None
     if "candidates" in inputs.pictures:
         pool = ClassPool(as_source(args.candidates, args.seed))
         novel = ClassPool(as_source(args.novel, args.seed)) if "novel" in inputs.pictures else None
-        record.save_pictures(folder, pool, novel)
+        images = pool, novel
+    with output.writing(folder):
+        save_stage(folder, 1, selection, classes, inputs.problem, images, file="selection.json")
     return output.save_page(folder)[0]

@@ -14,7 +14,7 @@ from fsl_basesel.data.source import ImageSource
 from fsl_basesel.errors import InputError
 
 _CHANNELS = (1, 3, 4)
-_HASHED_NUMBERS = 1 << 26  # up to so many are all part of the fingerprint
+_HASHED_NUMBERS = 1 << 26  # up to this many, all are part of the fingerprint
 _HASHED_IMAGES = 8  # of each class, where there are more
 
 

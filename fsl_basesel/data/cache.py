@@ -1,4 +1,4 @@
-"""Where files that are costly to make are kept, and short names for what they depend on."""
+"""The cache folder for files that are costly to make, and fingerprints of their inputs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _NAMES = ("classes", "categories", "_characters")
 
 
 def dataset_labels(dataset: Any) -> list[Any] | None:
-    """The label of every image as `dataset[i]` would give it, or None where it cannot be told.
+    """The label of every image as `dataset[i]` would give it, or None if it is not known.
 
     Looks at what data sets of torchvision and learn2learn keep in memory, through `Subset`,
     `ConcatDataset` and other wrappers, and opens no image.
@@ -180,7 +180,7 @@ class DatasetSource(ReadSource):
         return _file_of(self._dataset, member) or f"image {member}"
 
     def look(self) -> Iterable[str | bytes]:
-        """What can be told of the files, or the first image of every class as it is given."""
+        """Facts about the files, or the first image of every class as it is given."""
         for members in self._first:
             files = [_file_of(self._dataset, int(member)) for member in members]
             if None not in files and os.path.isfile(str(files[0])):

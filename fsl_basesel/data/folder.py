@@ -115,7 +115,7 @@ image_folder = FolderSource
 
 
 def is_picture(entry: os.DirEntry[str]) -> bool:
-    """Whether a name in a folder is that of a picture file, as far as can be told from outside.
+    """Whether a name in a folder is that of a picture file, judged without opening it.
 
     Pipes and devices are none. A link that leads nowhere counts, so that it is named when read.
     """
@@ -127,7 +127,7 @@ def is_picture(entry: os.DirEntry[str]) -> bool:
 def class_index(root: Path) -> dict[str, list[str]]:
     """For each class folder in `root` its picture files, as paths below that folder, sorted."""
     if not root.is_dir():
-        found = "a file" if root.exists() else "not there"
+        found = "a file" if root.exists() else "missing"
         raise InputError(
             f"Expected a folder of class folders but {str(root)!r} is {found}; name the folder "
             "that has one folder of pictures for each class."

@@ -28,15 +28,15 @@ class LabelsPending(RuntimeError):  # noqa: N818  (not a fault: the run waits fo
 
 
 class LabellingQueue(ClassPool):
-    """A pool that asks for the images of the classes it is to expand, and waits for them.
+    """A pool that requests the images of the classes to expand, and waits for them.
 
     `previews` has a folder for each candidate class with the few images known of it. `expand`
     writes the classes to label to the JSON file `queue` and raises `LabelsPending`, which ends the
     run with a message. People put the images into `labelled`, a folder for each class; when the
-    run is started again, `expand` finds them there and goes on. Which files a class arrived with
-    is noted in `queue`: later additions do not change a run that has used it.
+    run is started again, `expand` finds them and returns. The files that each class had then are
+    recorded in `queue`: later additions do not change a run that has used it.
 
-    With several processes call `expand` in one of them first; the others read what it noted.
+    With several processes call `expand` in one of them first; the others read what it recorded.
 
     Args:
         previews: folder with one folder for each candidate class.

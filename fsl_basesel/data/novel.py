@@ -68,7 +68,7 @@ class NovelTask:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this task from any other: by its images, its sizes and its draw."""
+        """Identifies this task: its images, its sizes and its draw."""
         drawn = (self.shots, self.queries, self.repeat, self.seed)
         return fingerprint([self.source.fingerprint, repr(drawn)])
 
@@ -86,11 +86,11 @@ class NovelTask:
         return NovelTask(self.source, self.shots, self.queries, repeat, self.seed)
 
     def support_set(self, shots: int | None = None) -> ImageSet:
-        """The support images, class after class; `shots` asks for the first so many of each."""
+        """The support images, class after class; `shots` limits them to the first of each."""
         return self._images(0, shots, "shots")
 
     def test_set(self, queries: int | None = None) -> ImageSet:
-        """The test images, class after class; `queries` asks for the first so many of each."""
+        """The test images, class after class; `queries` limits them to the first of each."""
         return self._images(self.shots, queries, "queries")
 
     def all_images(self) -> ImageSet:

@@ -63,7 +63,7 @@ class ClassPool:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this pool from any other; does not change when classes are expanded."""
+        """Identifies this pool; does not change when classes are expanded."""
         return fingerprint([self.source.fingerprint, str(self.preview)])
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Images that are read one by one: from a picture file or object to a tensor, damage named."""
+"""Images read one by one: from a picture file or object to a tensor; errors name the damage."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def open_picture(path: str, channels: int) -> Image.Image:
 
     An animation gives its first frame. See `upright` for the rest.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):  # reading from a pipe would wait for ever
+    if not stat.S_ISREG(os.stat(path).st_mode):  # reading from a pipe would hang
         raise OSError("it is not a regular file")
     with Image.open(path) as picture:
         return upright(picture, "L" if channels == 1 else "RGB")
@@ -165,7 +165,7 @@ class ReadSource(ImageSource):
     ) -> None:
         self._on_corrupt = one_of(on_corrupt, ON_CORRUPT, "on_corrupt")
         self._members = list(members)
-        self._tried = np.zeros(len(names), np.int64)  # so many first images are known to be good
+        self._tried = np.zeros(len(names), np.int64)  # number of first images known to be good
         self._first = [np.array(piece[:_LOOKED_AT]) for piece in members]  # before any is dropped
         super().__init__(names, [len(piece) for piece in members], identity)
 
@@ -281,7 +281,7 @@ def look_at_files(paths: Sequence[str]) -> Iterable[str | bytes]:
 
 
 def text_of(transform: Any) -> str:
-    """A text that tells transforms apart and is the same in every process.
+    """A text that identifies a transform and is the same in every process.
 
     It is the transform's `repr` without addresses; of a plain function, what it is compiled to.
     """

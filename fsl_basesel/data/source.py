@@ -30,10 +30,10 @@ class ImageSource(abc.ABC):
     order, so that its first ones are a fair sample.
 
     Args:
-        names: one name per class, no two alike.
+        names: one name per class, all different.
         sizes: number of images of each class.
-        identity: what tells this source from another with the same names and sizes.
-        groups: for each class the family it belongs to, where there is one.
+        identity: what distinguishes this source from others with the same names and sizes.
+        groups: the family of each class, if known.
 
     Attributes:
         dropped: images that were left out because they could not be read.
@@ -72,9 +72,9 @@ class ImageSource(abc.ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Tells sources of different images apart, as far as `look` can see; for checkpoints.
+        """Identifies the images of a source, as far as `look` can see; for checkpoints.
 
-        It is worked out when first asked for and does not change when images are left out.
+        It is computed on first use and does not change when images are left out.
         """
         if self._fingerprint is None:
             seen = list(self.look())
@@ -82,7 +82,7 @@ class ImageSource(abc.ABC):
         return self._fingerprint or self._settings
 
     def look(self) -> Iterable[str | bytes]:
-        """What can be told cheaply of the images themselves: nothing, unless a subclass can."""
+        """Facts about the images that are cheap to read; none unless a subclass has them."""
         return ()
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Whatever a user has, as images of classes: folders, sources, pools, tasks, data sets."""
+"""Images of classes from any input: folders, sources, pools, tasks, data sets."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def images_of(
 ) -> tuple[ImageSet, bool]:
     """The images of each class to look at, labelled with the class number.
 
-    `change` is what a network wants done to a picture. Also returned is whether it is applied to
-    the images; it is not where a source gives tensors. Without `per_class` all images are taken.
+    `change` is the preprocessing of the network. Also returned is whether it is applied to
+    the images; it is not if a source gives tensors. Without `per_class` all images are taken.
     """
     if per_class is not None and per_class < 1:
         raise InputError(f"Expected `per_class` to be at least 1 but got {per_class}.")

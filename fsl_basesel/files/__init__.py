@@ -1,1 +1,1 @@
-"""Files: what users bring is read here, and everything the library keeps is written here."""
+"""Files: user files are read here, and all files of the library are written here."""

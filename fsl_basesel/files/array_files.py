@@ -1,7 +1,7 @@
 """Read files of named arrays: .npz, .npy, .pt, .pth, .safetensors, and tables: .csv, .parquet.
 
-No pickle is ever run, torch is imported for files of tensors alone, and what does not fit into
-memory is refused before it is read.
+No pickle is ever run, torch is imported only for files of tensors, and a file that does not fit
+into memory is refused before it is read.
 """
 
 from __future__ import annotations

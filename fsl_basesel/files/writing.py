@@ -93,7 +93,7 @@ def load_npz(
 ) -> dict[str, np.ndarray]:
     """All arrays that `save_npz` wrote, by key, without "format"; those of `needed` must be there.
 
-    `what` tells the reader of an error what was expected: "a study written by `Study.save`".
+    `what` describes in an error what was expected: "a study written by `Study.save`".
     """
     from fsl_basesel.files.array_files import read_arrays
 

@@ -1,7 +1,7 @@
 """The climb of Algorithm 4 on a device: gradients, level search and steps, without the host.
 
-The same steps as `fsl_basesel.selectors.double_greedy`, written so that every launch follows from
-shapes: loops have a fixed number of turns and tensors make the choices.
+The same steps as `fsl_basesel.selectors.double_greedy`, written so that launches depend on
+shapes only: loops have a fixed number of iterations, and conditions are evaluated on the device.
 """
 
 from __future__ import annotations

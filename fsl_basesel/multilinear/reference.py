@@ -1,4 +1,4 @@
-"""The multilinear extension written plainly in torch: what the tests hold every backend to."""
+"""The multilinear extension in plain torch: the tests compare every backend with it."""
 
 from __future__ import annotations
 

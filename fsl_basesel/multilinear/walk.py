@@ -8,8 +8,8 @@ candidate of the row (`reference.py` derives this):
     slope      dF_n/dx_i = sum over j < K of p_{i-1}(j) (q_i - W_i(j)),  F_n = sum over j of W_0(j)
 
 The walk down ends where every row has more than K candidates in almost surely: what follows has no
-influence. K states would not do for this test, because a candidate taken out of an integral x still
-leaves K of the others.
+influence. K states are not enough for this test, because a candidate taken out of an integral x
+still leaves K of the others.
 
 States p are kept for one chunk of positions. A longer walk notes them where each chunk begins and
 repeats the chunk on the way back, so that they stay in the cache, whatever K and |B| are.

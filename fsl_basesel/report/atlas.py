@@ -1,4 +1,4 @@
-"""All thumbnails of a page in one picture, so that each is there once however often it is shown."""
+"""All thumbnails of a page in one picture: each is stored once, however often it is shown."""
 
 from __future__ import annotations
 

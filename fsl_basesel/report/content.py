@@ -17,14 +17,13 @@ from fsl_basesel.report.paired import Line
 from fsl_basesel.report.projection import class_map
 from fsl_basesel.report.record import problem_settings
 from fsl_basesel.report.run import Run, Stage
+from fsl_basesel.selectors.base import seeded
 from fsl_basesel.similarity import SIMILARITIES
 
 MAP_POINTS = 1000
 """Points of a map, at most."""
-RANDOM_DRAWS = 100
-"""Random choices whose value a selection is compared with."""
 RATIO_DRAWS = 20
-"""Random choices whose figures of novel classes are shown: the first of them."""
+"""Random choices whose figures of novel classes are shown: the first of the control."""
 _MATRIX = 2 * 10**7
 
 T = TypeVar("T")
@@ -79,16 +78,15 @@ class Served(NamedTuple):
 class Content(NamedTuple):
     """What a run has to show.
 
-    `problems` and `controls`, the values of random choices of as many classes, are by number of a
-    stage, None if the files do not tell. `map` is None without centroids. `served` has the novel
-    classes of the last selection. `comparisons` has the lines of the table of methods, those to
-    compare together.
+    `problems` and `controls` are by number of a stage: None and empty if the files do not tell.
+    `map` is None without centroids. `served` has the novel classes of the last selection.
+    `comparisons` has the lines of the table of methods, those to compare together.
     """
 
     run: Run
     problems: dict[int, SelectionProblem | None]
     map: ClassMap | None
-    controls: dict[int, Control | None]
+    controls: dict[int, list[Control]]
     served: list[Served]
     comparisons: list[list[Line]]
 
@@ -96,10 +94,10 @@ class Content(NamedTuple):
 def content_of(run: Run) -> Content:
     """Compute what page and figures show of a run."""
     problems = {stage.number: problem_of(stage) for stage in run.informed}
-    drawn = {
-        number: None if problem is None else controls(problem, draws=RANDOM_DRAWS)[0]
-        for number, problem in problems.items()
-    }
+    drawn = {}
+    for stage in run.informed:
+        problem = problems[stage.number]
+        drawn[stage.number] = [] if problem is None else controls(problem, *stage.groups)
     served = [] if run.last is None else served_by(run.last, problems[run.last.number])
     comparisons = [list(lines) for _, lines in groupby(run.methods, key=lambda line: line.key)]
     return Content(run, problems, map_of(run), drawn, served, comparisons)
@@ -153,18 +151,22 @@ def problem_of(stage: Stage) -> SelectionProblem | None:
     the value of the selection cannot be computed from them.
     """
     candidates, novel, selection = stage.candidates, stage.novel, stage.selection
-    similarity = selection.hyperparameters.get("similarity", "cosine")
+    known = {"similarity": "cosine"} | selection.hyperparameters
     if not stage.informed or stage.problem is not None or candidates is None:
         return stage.problem
     task = candidates if novel is None else novel
-    if len(task) * len(candidates) > _MATRIX or similarity not in SIMILARITIES:
+    if len(task) * len(candidates) > _MATRIX or known["similarity"] not in SIMILARITIES:
+        return None
+    if selection.spent not in (None, len(selection.indices)):  # costs are with the problem alone
         return None
     try:
         settings = problem_settings(selection, candidates.names)
+        for name in {"similarity", "centre", "shrinkage"} & set(known):
+            settings[name] = known[name]
         problem = SelectionProblem.from_centroids(
-            candidates, novel, similarity=similarity, groups=candidates.groups, **settings
+            candidates, novel, groups=candidates.groups, **settings
         )
-    except (InputError, KeyError):  # limits that need costs, or names of other classes
+    except (InputError, KeyError):  # limits that cannot be kept, or names of other classes
         return None
     close = math.isclose(problem.value(selection.indices), selection.value, rel_tol=1e-4)
     return problem if close else None

@@ -19,7 +19,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from fsl_basesel.controls import Control
+from fsl_basesel.controls import DOMAIN, RANDOM, Control
+from fsl_basesel.files.writing import whole_file
 from fsl_basesel.report import content as contents
 from fsl_basesel.report.content import BEFORE, CHOSEN, NOVEL, REST, printable, thinned
 from fsl_basesel.report.paired import REFERENCE, Line, points
@@ -95,14 +96,14 @@ class Panel(NamedTuple):
     bare: bool = False
 
 
-def save_figures(run: Run, folder: str | os.PathLike[str], dpi: int = 200) -> list[Path]:
+def save_figures(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
     """Write every figure that the run has data for, as PNG and as SVG, to a folder that exists."""
     from matplotlib import rc_context
 
     written = []
     with rc_context(STYLE):
         for name, panels in groupby(_for_papers(run), key=lambda panel: panel.figure):
-            written += save(_together(list(panels)), Path(folder) / name, dpi)
+            written += save(_together(list(panels)), Path(folder) / name)
     return written
 
 
@@ -119,12 +120,14 @@ def _for_papers(run: Run) -> list[Panel]:
     return [one for kind in panels.values() for one in kind if one]
 
 
-def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:
+def save(figure: Figure, path: Path) -> list[Path]:
     """Write a figure as `path`.png and `path`.svg; the same figure gives the same files."""
-    targets = [path.with_name(path.name + ending) for ending in (".png", ".svg")]
-    for target, changing in zip(targets, ("Software", "Date"), strict=True):
-        figure.savefig(target, dpi=dpi, metadata={changing: None})
-    return targets
+    written = []
+    for format, changing in (("png", "Software"), ("svg", "Date")):
+        written.append(path.with_name(f"{path.name}.{format}"))
+        with whole_file(written[-1]) as file:
+            figure.savefig(file, format=format, dpi=200, metadata={changing: None})
+    return written
 
 
 def all_panels(
@@ -355,32 +358,36 @@ def _gains(stage: Stage) -> Panel:
     return Panel("gains", f"h gained, stage {stage.number}", draw, 210)
 
 
-def _bounds(stages: Sequence[Stage], controls: Mapping[int, Control | None]) -> Panel:
+def _bounds(stages: Sequence[Stage], controls: Mapping[int, list[Control]]) -> Panel:
     """Each selection's value, the proven bound, and what random choices reach."""
+    looks: dict[str, Any] = {
+        RANDOM: {"s": 36, "zorder": 2, **RING},
+        DOMAIN: {"s": 36, "zorder": 2, "color": SOFT, "marker": "x"},
+        "this one": {"s": 48, "zorder": 3, "color": COLOUR[CHOSEN]},
+        "proven bound": {"s": 220, "zorder": 4, "color": INK, "marker": "|"},
+    }
 
     def draw(axes: Axes) -> list[Marks]:
-        values, bounds, random = [], [], []
+        places: dict[str, list[tuple[float, int]]] = {}
         for i, stage in enumerate(reversed(stages)):
-            selection, control = stage.selection, controls[stage.number]
-            values.append((selection.value, i))
-            if selection.upper_bound is not None:
-                bounds.append((selection.upper_bound, i))
-            if control is not None:
-                ends = [control.mean, selection.value]
+            selection = stage.selection
+            reached = {one.kind: one.mean for one in controls[stage.number]}
+            if RANDOM in reached:
+                ends = [reached[RANDOM], selection.value]
                 axes.plot(ends, [i, i], color=COLOUR[BEFORE], linewidth=2, zorder=1)
-                random.append((control.mean, i))
+            reached["this one"] = selection.value
+            if selection.upper_bound is not None:
+                reached["proven bound"] = selection.upper_bound
+            for word, value in reached.items():
+                places.setdefault(word, []).append((value, i))
             total = len(stage.before) + len(selection.indices)
             words = contents.gap_in_words(selection.gap)
             name = f"stage {stage.number}, {total} classes: {words}"
             axes.text(0, i + 0.26, name, transform=axes.get_yaxis_transform(), color=INK)
         found = []
-        for places, word, look in (
-            (random, "random choice", {"s": 36, "zorder": 2, **RING}),
-            (values, "this one", {"s": 48, "zorder": 3, "color": COLOUR[CHOSEN]}),
-            (bounds, "proven bound", {"s": 220, "zorder": 4, "color": INK, "marker": "|"}),
-        ):
-            if places:
-                x, y = zip(*places, strict=True)
+        for word, look in looks.items():
+            if word in places:
+                x, y = zip(*places[word], strict=True)
                 drawn = axes.scatter(x, y, label=word, linewidths=1.6, **look)
                 found.append(Marks(drawn, [f"{word} {value:.6f}" for value in x]))
         axes.set_ylim(-0.5, len(stages) - 0.35)

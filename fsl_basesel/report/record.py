@@ -1,9 +1,8 @@
-"""Files that a selection leaves for its report: centroids of the classes and pictures of them.
+"""Files that a selection leaves for its report; `save_stage` writes them.
 
-`classes-stage-i.npz` has the centroids that selection i was made with, `pictures.npz` a thumbnail
-of each class. The selection callbacks write both; code that selects by itself can call
-`save_classes` and `save_pictures` after `selection.save(folder / "selection-stage-1.json")`. Files
-are whole or not there: they are written beside their place and renamed.
+`selection-stage-i.json` is the selection, `classes-stage-i.npz` has the centroids it was made with,
+`problem-stage-i.npz` the problem if these do not tell it, `pictures.npz` a thumbnail of each class.
+Files are whole or not there: they are written beside their place and renamed.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ SELECTION_FILE, CLASSES_FILE = "selection-stage-{}.json", "classes-stage-{}.npz"
 PROBLEM_FILE = "problem-stage-{}.npz"
 """Names of the files of a stage; stages count from 1."""
 PROBLEM = "fsl-basesel problem 1"
+LARGEST, MOST = 5000 * 500, 10_000
+"""Similarities and candidates of a page that can choose; larger problems are only shown."""
 SIDE = 64
 """Pixels of a thumbnail's side, at most."""
 BUDGET = 48 * 2**20
@@ -38,6 +39,45 @@ BUDGET = 48 * 2**20
 _CHUNK = 64
 KINDS = (("candidate", "candidates"), ("novel", "novel"))
 """How the arrays of both sides are called: `candidate_names` beside `candidates`."""
+
+
+def save_stage(
+    folder: str | os.PathLike[str],
+    stage: int,
+    selection: Selection,
+    classes: tuple[ClassCentroids, ClassCentroids | None] | None = None,
+    problem: SelectionProblem | None = None,
+    images: tuple[ClassPool, NovelTask | ClassPool | None] | None = None,
+    file: str = SELECTION_FILE,
+) -> None:
+    """Write what a selection leaves for its report, in place of what another left.
+
+    Args:
+        folder: The run's folder.
+        stage: Number of the selection, from 1.
+        selection: The selection.
+        classes: Centroids it was made with, see `save_classes`.
+        problem: What it was chosen from, if the centroids do not tell, see `save_problem`. It is
+            not written if it is too large for a page to choose again.
+        images: What thumbnails are made of, see `save_pictures`.
+        file: Name of the selection's file.
+    """
+    root = Path(folder)
+    for old in (CLASSES_FILE, PROBLEM_FILE):  # else they would be taken for those of this one
+        (root / old.format(stage)).unlink(missing_ok=True)
+    selection.save(root / file.format(stage))
+    if classes is not None:
+        save_classes(root, stage, *classes)
+    if problem is not None and fits(problem):
+        save_problem(root, stage, problem)
+    if images is not None:
+        save_pictures(root, *images)
+
+
+def fits(problem: SelectionProblem) -> bool:
+    """Whether a page can hold the problem and choose again quickly."""
+    size = problem.n_candidates * problem.n_novel
+    return size <= LARGEST and problem.n_candidates <= MOST
 
 
 def save_problem(folder: str | os.PathLike[str], stage: int, problem: SelectionProblem) -> Path:

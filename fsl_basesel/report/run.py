@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,13 @@ class Stage:
         return self.candidates is not None and self.novel is None
 
     @property
+    def groups(self) -> tuple[Sequence[str | None] | None, Sequence[str] | None]:
+        """Groups of the candidates and of the novel classes, where they are known."""
+        given = None if self.problem is None else self.problem.groups
+        own = None if self.candidates is None else self.candidates.groups
+        return given or own, None if self.novel is None else self.novel.groups
+
+    @property
     def before(self) -> list[int]:
         """Columns that were base classes already."""
         return list(self.selection.hyperparameters.get("selected", ()))
@@ -57,7 +65,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of one head after one stage, with so many base classes."""
+    """Accuracy of one head after one stage, with its number of base classes."""
 
     head: str
     stage: int
@@ -87,7 +95,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a run's folder has to tell; what is absent is empty or None.
+    """The contents of a run's folder; what is absent is empty or None.
 
     `waiting` has the classes whose images people are to put into a folder, as in the queue:
     `class`, `folder`, `images` that are there and how many are `needed`.

@@ -138,7 +138,7 @@ class _Search:
         price = self._price(root.thresholds) if self.limits.has_budget else None
         self._recover(improve_by_swaps(self.problem, self.best_set))
         nodes = self._branch(root, steps)
-        # Where classes are left that nobody needs, others that add nothing either take their place.
+        # Classes in no top k are replaced by what greedy adds to the others.
         self.best_set = replace_unused(self.problem, self.best_set)
         self.best_value = max(self.best_value, self._value(self.best_set))
         left = (

@@ -33,7 +33,7 @@ class GreedyOnTarget(Selector):
     Works for lam > 0 too: |U| = m is fixed, so a constant added to every modular weight turns the
     objective into a monotone one with the same picks.
 
-    With limits, it passes over what no longer fits; with a budget it also goes by gain per cost and
+    With limits, it skips what no longer fits; with a budget it also compares gains per cost and
     takes the better set of the two.
     """
 
@@ -100,10 +100,10 @@ def greedy_order(problem: SelectionProblem, members: np.ndarray) -> list[int]:
 
 
 def replace_unused(problem: SelectionProblem, members: np.ndarray) -> np.ndarray:
-    """`members` with those that are in nobody's top k replaced by what greedy adds to the others.
+    """`members` with those that are in no top k replaced by what greedy adds to the others.
 
     No row's top k gets worse by it, so h does not fall. A no-op where classes have a price of their
-    own: there a class that nobody lists may have been chosen for its price.
+    own: there a class that is in no top k may have been chosen for its low cost.
     """
     chosen = np.asarray(members, np.int64)
     if gain_threshold(problem) < 0.0 or problem.limits is not None:
@@ -136,7 +136,7 @@ def _extend(
     count: int,
     room: Remaining | None = None,
 ) -> np.ndarray:
-    """`count` greedy picks, by the objective while it tells classes apart, then by a larger K.
+    """`count` greedy picks, by the objective while some class gains, then by a larger K.
 
     `start` is in before the first pick, besides B_s; `candidates` are ascending and not yet in.
     """

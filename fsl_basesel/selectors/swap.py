@@ -90,7 +90,7 @@ def _add_drop_exchange(
         # What loses nothing is dropped too if it costs something: the money may buy a gain.
         useless = spare & ((loss < 0.0) | ((loss == 0.0) & (limits.cost[chosen] > 0.0)))
         if useless.any():
-            # All that nobody lists and no group needs can go at once, the others one by one.
+            # Classes in no top k that no group needs are dropped at once, the others one by one.
             gone = useless & ~is_used(problem, index)[chosen] & (limits.least == 0)[group]
             if not gone.any():
                 gone[np.where(useless, loss, np.inf).argmin()] = True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, RED, GREY = "#2166ac", "#b2182b", "#8c8c8c"  # told apart in grey as well
+BLUE, RED, GREY = "#2166ac", "#b2182b", "#8c8c8c"  # distinct in grey as well
 
 
 def write_figures(study: Study, suggestion: Suggestion, folder: Path) -> list[Path]:

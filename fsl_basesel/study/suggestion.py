@@ -1,4 +1,4 @@
-"""`Suggestion`: the k and lam that a study speaks for, how sure that is, and why."""
+"""`Suggestion`: the k and lam that a study supports, with their uncertainty and reasons."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _reason(row: ProfileRow) -> str:
         one, two = row.pooled_beta1_interval
         return (
             "lam = 0 because similarity to the nearest base classes has no sure effect on accuracy "
-            f"here (beta1 between {one:.2g} and {two:.2g}), so no ratio to it can be told"
+            f"here (beta1 between {one:.2g} and {two:.2g}), so no ratio to it can be estimated"
         )
     between = f"-beta2/beta1 = {row.lam:.2f}, 95 % interval {low:.2f} to {high:.2f}"
     if low > 0:
@@ -152,7 +152,7 @@ def _reason(row: ProfileRow) -> str:
             f"lam = 0 because similarity to all base classes helps here ({between}) and `select` "
             "takes no negative lam"
         )
-    return f"lam = 0 because the study cannot tell it from 0 ({between})"
+    return f"lam = 0 because the study cannot distinguish it from 0 ({between})"
 
 
 def _notes(study: Study, best: ProfileRow) -> list[str]:

@@ -388,16 +388,13 @@ class SelectionCallback(pl.Callback):
 
     def save_files(self, folder: Path, number: int, selection: Selection) -> None:
         """Write what the selection of a stage, numbered from 1, leaves for the report."""
-        if self._classes is None:  # a random first stage
-            save_stage(folder, number, selection)
-            return
-        # What the centroids do not tell.
+        classes, problem, images = self._classes, self._problem, None
+        if classes is not None:  # a random first stage has none
+            images = self.data.pool, None if self.general else self.data.novel
         more = (self.weights, self.cost, self.limits.get("groups"))
-        told = more == (None, None, None) and isinstance(self.similarity, str)
-        images = self.data.pool, None if self.general else self.data.novel
-        save_stage(
-            folder, number, selection, self._classes, None if told else self._problem, images
-        )
+        if more == (None, None, None) and isinstance(self.similarity, str):
+            problem = None  # the centroids tell it
+        save_stage(folder, number, selection, classes, problem, images)
 
     def activate(self, pl_module: pl.LightningModule) -> None:
         """Tell a model that wants to know how many classes there are."""

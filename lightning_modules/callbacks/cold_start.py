@@ -140,7 +140,7 @@ class ColdStartSelection(SelectionCallback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Take up a run where the checkpoint left it; refuse the checkpoint of another run."""
+        """Restore a run from its checkpoint; refuse the checkpoint of another run."""
         super().on_load_checkpoint(trainer, pl_module, checkpoint)
         state = checkpoint.get("callbacks", {}).get(self.state_key, {})
         self._initial = state.get("initial")

@@ -1,4 +1,4 @@
-"""What a selection callback needs of the Trainer, checked before training starts."""
+"""What a selection callback requires of the Trainer, checked before training starts."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class NovelEvaluation(pl.Callback):
         return {"rows": self.rows, "due": None if self._due is None else list(self._due)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up what was measured before the checkpoint."""
+        """Restore what was measured before the checkpoint."""
         self.rows = list(state_dict["rows"])
         self._due = None if state_dict["due"] is None else Moment(*state_dict["due"])
 

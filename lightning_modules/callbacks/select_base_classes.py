@@ -24,7 +24,7 @@ class SelectBaseClasses(SelectionCallback):
 
     Args:
         m: how many classes to choose, 100 by default; with a budget how many at most, and then it
-            has to be given: the head of the model has room for so many.
+            must be given: it is the size of the model's head.
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.

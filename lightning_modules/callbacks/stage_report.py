@@ -1,4 +1,4 @@
-"""What a selection leaves behind: a file, lines in the loggers, a table on the screen."""
+"""Output of a selection: a file, log entries, a table on the screen."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def log(trainer: pl.Trainer, record: Record) -> None:
 
 
 def stage_table(records: Sequence[Record], stages: int) -> Group:
-    """All stages so far, one per row, of `stages` in all, and the classes that came last."""
+    """All stages so far, one per row, of `stages` in all, and the classes added last."""
     measured = sorted({name for record in records for name in record["metrics"]})
     metrics = [name for name in measured if "acc" in name] or measured
     short = [name.replace("accuracy", "acc") for name in metrics]  # to fit in 80 columns

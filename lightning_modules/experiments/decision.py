@@ -2,8 +2,8 @@
 
 The file of the experiment has them under `decide`: head, shots, and pairs of labels at some m. For
 each seed the accuracies of all data sets are averaged; a paired t-test compares these means seed by
-seed, and Holm's adjustment is over all declared comparisons. Before every declared seed is there,
-nothing is decided.
+seed, and Holm's adjustment is over all declared comparisons. Before every declared seed is there in
+every data set of the file, for all comparisons, nothing is decided.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class Decision:
         better: label that is expected to be better.
         than: label it is compared with.
         m: number of base classes.
-        gaps: `[seeds, data sets]` differences of accuracy, of seeds there in every data set.
-        missing: declared seeds that are not.
-        p: of the paired t-test of the means over data sets, two-sided; NaN below two seeds.
+        gaps: `[seeds, data sets]` differences of accuracy, of all that the file declares; NaN if a
+            row is missing.
+        p: of the paired t-test of the means over data sets, two-sided; NaN below two seeds, and as
+            long as a row of any comparison is missing.
         adjusted: `p` after Holm's adjustment; NaN as long as one comparison has no `p`.
     """
 
@@ -42,27 +43,22 @@ class Decision:
     than: str
     m: int
     gaps: np.ndarray
-    missing: int
     p: float
     adjusted: float
 
     @property
     def pooled(self) -> Estimate | None:
         """The difference of the means over data sets; None without a whole seed."""
-        return estimate(self.gaps.mean(axis=1).tolist()) if len(self.gaps) else None
+        return _estimate(self.gaps.mean(axis=1))
 
     @property
     def holds(self) -> bool:
-        """Whether `better` is shown to be better: all seeds there, adjusted p below `LEVEL`."""
-        ahead = self.pooled is not None and self.pooled.mean > 0
-        return self.missing == 0 and ahead and self.adjusted < LEVEL
+        """Whether `better` is shown to be better: adjusted p below `LEVEL`."""
+        return self.pooled is not None and self.pooled.mean > 0 and self.adjusted < LEVEL
 
 
 def decisions(experiment: Experiment, results: Sequence[dict[str, Any]]) -> list[Decision]:
-    """The declared comparisons, with what lines of `result_tables.result_rows` say.
-
-    A seed counts if both labels have it in every data set.
-    """
+    """The declared comparisons, with what lines of `result_tables.result_rows` say."""
     declared, seeds = experiment.decide, experiment.all_seeds
     accuracy = {
         (row["label"], row["m"], row["domain"], row["seed"]): row["accuracy"]
@@ -76,20 +72,21 @@ def decisions(experiment: Experiment, results: Sequence[dict[str, Any]]) -> list
         return np.array([[accuracy.get(cell, np.nan) for cell in row] for row in cells])
 
     pairs = [(pair["better"], pair["than"], pair["m"]) for pair in declared["comparisons"]]
-    tests = []
-    for better, than, m in pairs:
-        gaps = table(better, m) - table(than, m)
-        tests.append(gaps[~np.isnan(gaps).any(axis=1)])
-    values = [_p_value(gaps.mean(axis=1)) for gaps in tests]
-    adjusted = [float("nan")] * len(pairs) if np.isnan(values).any() else holm(values)
+    gaps = np.array([table(better, m) - table(than, m) for better, than, m in pairs])
+    values = adjusted = [float("nan")] * len(pairs)
+    if len(seeds) > 1 and not np.isnan(gaps).any():
+        values = [float(stats.ttest_1samp(one.mean(axis=1), 0.0).pvalue) for one in gaps]
+        if not np.isnan(values).any():  # as they are if nothing differs at any seed
+            adjusted = holm(values)
     return [
-        Decision(*pair, gaps, len(seeds) - len(gaps), value, after)
-        for pair, gaps, value, after in zip(pairs, tests, values, adjusted, strict=True)
+        Decision(*pair, *found) for *found, pair in zip(gaps, values, adjusted, pairs, strict=True)
     ]
 
 
-def _p_value(differences: np.ndarray) -> float:
-    return float(stats.ttest_1samp(differences, 0.0).pvalue) if len(differences) > 1 else np.nan
+def _estimate(values: np.ndarray) -> Estimate | None:
+    """Mean and interval of those that are not NaN; None without any."""
+    there = values[~np.isnan(values)]
+    return estimate(there.tolist()) if len(there) else None
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -108,18 +105,24 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def markdown(experiment: Experiment, found: Sequence[Decision]) -> str:
-    """The declared comparisons as a table, and how many seeds are still missing."""
+    """The declared comparisons as a table, and what is still missing."""
     head = result_tables.HEADS.get(experiment.decide["head"], experiment.decide["head"])
     heading = ["m", "better", "than", "pooled", "p", "p (Holm)", *experiment.datasets]
     rows = []
     for one in found:
         adjusted = f"**{_shown(one.adjusted)}**" if one.holds else _shown(one.adjusted)
         cells = [str(one.m), one.better, one.than, points(one.pooled, sign=True), _shown(one.p)]
-        by_dataset = [estimate(gaps.tolist()) if len(gaps) else None for gaps in one.gaps.T]
-        rows.append([*cells, adjusted, *(points(each, sign=True) for each in by_dataset)])
-    total, missing = len(experiment.all_seeds), max(one.missing for one in found)
-    if missing:
-        told = f"{total - missing} of {total} seeds are complete: nothing is decided yet."
+        by_dataset = [points(_estimate(gaps), sign=True) for gaps in one.gaps.T]
+        rows.append([*cells, adjusted, *by_dataset])
+    missing = np.isnan(np.stack([one.gaps for one in found])).any(axis=0)  # [seeds, data sets]
+    total = len(missing)
+    if missing.any():
+        told = (
+            f"{total - missing.any(axis=1).sum()} of {total} seeds are complete: nothing is "
+            "decided yet. Seeds with missing rows: "
+        )
+        counts = zip(experiment.datasets, missing.sum(axis=0), strict=True)
+        told += ", ".join(f"{name} {count}" for name, count in counts if count) + "."
     else:
         told = f"All {total} seeds are complete. Bold: p below {LEVEL} after Holm's adjustment."
     title = f"## Declared comparisons: {head}, {experiment.decide['shots']}-shot, points"

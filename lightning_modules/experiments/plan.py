@@ -52,9 +52,9 @@ class Trial:
         heads: few-shot classifiers.
         per_class: keep the accuracy of every novel class.
         similarity: name of the similarity that classes are chosen by.
-        control: "domain": random classes of the task's own groups; "pool": all candidates, with as
-            many images in all as `m` classes have. Both with method "random"; see
-            `fsl_basesel.controls`.
+        control: "domain": random classes of the task's own groups, then others if these are fewer
+            than `m`; "pool": all candidates, with about as many images in all as `m` classes have.
+            Both with method "random"; see `fsl_basesel.controls`.
     """
 
     data: Settings
@@ -173,7 +173,7 @@ class Experiment:
         self, dataset: str, change: Settings, label: str, how: Settings, m: int, seed: int
     ) -> TableRow:
         method, setting = how["method"], how.get("setting", self.setting)
-        blind = method == "random"  # it looks at nothing, so settings share its trials
+        blind = is_blind(method)  # so settings share its trials
         arguments = self.data.get("init_args", {}) | change.get("init_args", {})
         arguments["split_seed"] = 0 if self.share_split else seed
         arguments["shots"] = self.supports * max(self.shots)
@@ -206,6 +206,17 @@ class Experiment:
             control=how.get("control", ""),
         )
         return TableRow(dataset, label, trial)
+
+
+def is_blind(method: str) -> bool:
+    """Whether a method draws its classes and looks neither at K and lambda nor at centroids.
+
+    Example:
+        >>> is_blind("random"), is_blind("kmedoids"), is_blind("auto")
+        (True, False, False)
+    """
+    contract = selectors.selector_class(method)
+    return contract.randomized and not (contract.uses_k or contract.needs_centroids)
 
 
 def digest(settings: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 
 from fsl_basesel.report.paired import Line, estimate, points, summarise
-from lightning_modules.experiments.plan import FOLDER, Experiment, TableRow, digest
+from lightning_modules.experiments.plan import FOLDER, Experiment, TableRow, digest, is_blind
 from lightning_modules.experiments.store import ResultStore
 
 COLUMNS = (
@@ -37,7 +37,7 @@ def result_rows(
             "setting": experiment.setting,  # a table compares with one Random, whatever the method
             "method": trial.method,
             "label": row.label,
-            "similarity": None if trial.method == "random" else trial.similarity,
+            "similarity": None if is_blind(trial.method) else trial.similarity,
             "k": trial.k,
             "lam": trial.lam,
             "m": trial.m,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,27 +50,25 @@ class ResultStore:
         text = json.dumps({"trial": trial.settings(), "result": result}, ensure_ascii=False)
         write_text(self._file(trial), text + "\n")
 
-    def take_up(self, path: str | Path, trials: Iterable[Trial]) -> int:
-        """Take over results of these trials from a file that `keep` wrote; how many were new."""
-        kept = {}
-        try:
-            for line in Path(path).read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
-                kept[row["key"]] = row["result"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"Expected {str(path)!r} to have a row of results in every line but it could not "
-                f"be read ({type(error).__name__}: {error})."
-            ) from error
-        new = [trial for trial in trials if trial.key in kept and self.load(trial) is None]
-        for trial in new:
-            self.save(trial, kept[trial.key])
+    def take_up(self, path: str | Path, trials: Mapping[str, Trial]) -> int:
+        """Take over results from a file that `keep` wrote; how many were new.
+
+        `trials` are by their keys in the file.
+        """
+        rows = _rows_in(path)
+        new = [key for key, trial in trials.items() if key in rows and self.load(trial) is None]
+        for key in new:
+            self.save(trials[key], rows[key])
         return len(new)
 
-    def keep(self, path: str | Path, trials: Iterable[Trial]) -> None:
-        """Write the results of these trials that are there to one file, a line each."""
-        rows = [(trial.key, self.load(trial)) for trial in trials]
-        lines = [json.dumps({"key": key, "result": found}) for key, found in rows if found]
+    def keep(self, path: str | Path, trials: Mapping[str, Trial]) -> None:
+        """Add the results there are to a file, a line each; rows that it has stay as they are."""
+        rows = _rows_in(path)
+        for key, trial in trials.items():
+            result = self.load(trial)
+            if result is not None:
+                rows.setdefault(key, result)
+        lines = [json.dumps({"key": key, "result": result}) for key, result in rows.items()]
         write_text(path, "".join(f"{line}\n" for line in lines))
 
     def _file(self, trial: Trial) -> Path:
@@ -89,6 +87,21 @@ class ResultStore:
             yield True
         finally:
             lock.release()
+
+
+def _rows_in(path: str | Path) -> dict[str, dict[str, Any]]:
+    """Results by key in a file that `ResultStore.keep` wrote; none if there is no file."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        return {row["key"]: row["result"] for row in rows}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"Expected {str(path)!r} to have a row of results in every line but it could not "
+            f"be read ({type(error).__name__}: {error})."
+        ) from error
 
 
 def _object_in(path: Path, *keys: str) -> dict[str, Any] | None:

@@ -45,8 +45,8 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
         `accuracy`: by head and shots, one for each support set. `per_class`: the same for each
         novel class, where asked for. `classes`: numbers of the base classes in order of choice.
         `value`, `upper_bound`, `gap`: of the (last) selection; None for methods without K.
-        `shares`: h of the base classes at lam = 0 as a share of its proven bound, by K, with the
-        paper's similarity whatever the trial's.
+        `shares`: h of the base classes at lam = 0 as a share of its proven bound, both counted from
+        the floor, by K, with the paper's similarity whatever the trial's.
         `selection_seconds`, `seconds`.
     """
     start = time.perf_counter()
@@ -137,15 +137,23 @@ def _control(trial: Trial, means: FirstCentroids) -> fb.Selection:
             "control 'domain' but got none or all; leave it out for this data set."
         )
     generator = seeded(step_seed(trial.seed, "draw", trial.draw))
-    return fb.Selection.of(problem, controls.random_set(problem, generator, inside), method="random")
+    drawn = controls.random_set(problem, generator, inside)
+    return fb.Selection.of(problem, drawn, method="random")
 
 
 def _equal_images(data: BaseClassDataModule, m: int) -> int:
-    """Images of each class, so that all classes together have as many as `m` have."""
+    """Images of each class, rounded, so that all classes together have as many as `m` have."""
     pool = data.pool
     pool.expand(range(len(pool)))
     images = len(pool.training_set()) / len(pool) - data.val_per_class
-    return max(1, round(images * m / len(pool)))
+    share = images * m / len(pool)
+    if share < 1:
+        raise InputError(
+            f"Expected at least one image of each class for control 'pool' but {len(pool)} classes "
+            f"with as many images as {m} have {share:.2g} each: the pool is too large for equal "
+            "numbers of images; leave the control out, or choose a larger m."
+        )
+    return round(share)
 
 
 def _shares(trial: Trial, means: FirstCentroids, chosen: list[int]) -> dict[str, float]:
@@ -154,7 +162,7 @@ def _shares(trial: Trial, means: FirstCentroids, chosen: list[int]) -> dict[str,
         problem = means.problem(trial.m, k, 0.0)
         bound = fb.select(problem, "auto", seed=0).upper_bound
         assert bound is not None
-        shares[str(k)] = problem.value(chosen) / bound
+        shares[str(k)] = (problem.value(chosen) - problem.floor) / (bound - problem.floor)
     return shares
 
 

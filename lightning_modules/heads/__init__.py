@@ -1,4 +1,4 @@
-"""Few-shot classifiers on features: how well can novel classes be told apart?
+"""Few-shot classifiers on features: how well can novel classes be distinguished?
 
 `NearestCentroid`, `SoftmaxRegression` and `WhitenedCentroid` only evaluate;
 `ProtoNet`, `MAML` and `ANIL` evaluate and can be trained on tasks of the base classes. To make one

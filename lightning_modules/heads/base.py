@@ -1,4 +1,4 @@
-"""`Head`: what every few-shot classifier is and takes."""
+"""`Head`: the interface of few-shot classifiers."""
 
 from __future__ import annotations
 

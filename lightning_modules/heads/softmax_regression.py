@@ -20,10 +20,9 @@ class SoftmaxRegression(Head):
     squared weights; the intercepts are free. The problem is convex, so there is no randomness and
     no step size to choose.
 
-    Features are brought to length one first, as what a weight decay does depends on their scale,
-    and that differs from backbone to backbone. The default is the paper's own for its networks;
-    docs/results.md, "Weight decay of softmax regression", has the accuracies of others on real
-    features. scikit-learn's `C` is 1 / (weight_decay * support images).
+    Features are scaled to length one first, because the effect of a weight decay depends on their
+    scale, which differs between backbones. The default is the paper's own for its networks.
+    scikit-learn's `C` is 1 / (weight_decay * support images).
 
     Args:
         backbone: images to features; None where the episodes hold features.

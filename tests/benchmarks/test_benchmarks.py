@@ -11,6 +11,7 @@ import gradient
 import numpy as np
 import pytest
 import selection
+import selection_quality
 from paper_gradient import gradient as paper_gradient
 from timing import main
 
@@ -61,6 +62,18 @@ def test_select_benchmark_runs(tmp_path: Path) -> None:
     arguments = ["--sizes", "small", "--rounds", "1", "--csv", str(path)]
     assert main(selection.add_arguments, selection.run, arguments) == 0
     assert path.read_text().startswith("setting,name,median")
+
+
+def test_methods_are_credited_with_their_own_certificates_only() -> None:
+    problem = fb.SelectionProblem([[0.5, 0.4], [0.2, 0.6]], m=1, k=1)  # the optimum is 0.5
+    tight, loose = (
+        fb.Selection.of(problem, [1], method=name, upper_bound=bound)
+        for name, bound in (("dual", 0.5), ("auto", 0.625))
+    )
+    assert selection_quality.shares([tight, loose]) == [0.8, 0.8]
+    words = selection_quality.certificate("auto", [0.0, 1.2e-12, 0.002])
+    assert "99.9 % in 2 of 3 cases and proves it optimal (gap 0) in 1" in words
+    assert words.endswith("its largest gap is 0.200 %.")
 
 
 @pytest.mark.parametrize(

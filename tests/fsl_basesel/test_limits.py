@@ -107,7 +107,7 @@ def problem_of(**settings: object) -> fb.SelectionProblem:
         ({"groups": list("aaaabbbb"), "at_most": {"c": 1}}, "groups among a, b but got 'c'"),
         ({"groups": list("aaaabbbb"), "at_most": 1}, "m to be at most 2, the classes that"),
         ({"groups": list("aaaabbbb"), "at_least": 2}, "m to be at least 4, the classes that"),
-        ({"groups": list("abbbbbbb"), "at_least": {"a": 2}}, "2 classes of the group 'a' have"),
+        ({"groups": list("abbbbbbb"), "at_least": {"a": 2}}, "2 classes of the group 'a' must"),
         (
             {"groups": list("aaaabbbb"), "at_most": 1, "include": [0, 1]},
             "`include` to keep to `at_most` but it has 2 classes of the group 'a'",

@@ -199,7 +199,7 @@ def test_a_lam_that_may_be_0_is_suggested_as_0_with_its_reason() -> None:
     suggestion = planted(beta2=0.0, noise=0.05).suggest([3])
     assert suggestion.lam == 0.0
     assert suggestion.lam_interval[0] < 0 < suggestion.lam_interval[1]
-    assert "cannot tell it from 0" in suggestion.reason
+    assert "cannot distinguish it from 0" in suggestion.reason
 
 
 def test_without_an_effect_of_x1_there_is_no_ratio() -> None:

@@ -100,6 +100,7 @@ def test_flags_go_before_yaml_and_yaml_before_what_is_found_out() -> None:
     assert settings("pool", "--config", "mine.yaml")["data"]["init_args"]["size"] == 10
     assert selection(settings("pool", "--config", "mine.yaml"))["k"] == 2
     assert selection(settings("pool", "-m", "5"))["schedule"] == [5]
+    assert selection(settings("pool", "--similarity", "whitened"))["similarity"] == "whitened"
     assert selection(settings("pool", "--schedule", "2,4", "--epochs", "7")) == {
         "k": 3, "schedule": [2, 4], "epochs_per_stage": 7,
     }  # fmt: skip
@@ -199,6 +200,8 @@ def test_frozen_features_train_nothing_and_are_repeatable(
     assert results[0] == results[1]
     assert not Path("runs/fit/checkpoints").exists()
     assert len(fb.Selection.load("runs/fit/selection-stage-1.json").names) == 3
+    assert all(Path("runs/fit", name).is_file() for name in ("classes-stage-1.npz", "pictures.npz"))
+    assert "mean of 100 random choices" in Path("runs/fit/report.html").read_text()
     assert main([*words, "-k", "1"]) == 2
     assert "k was 3 and is now 1" in capsys.readouterr().err
     assert main([*words, "--data.seed=1"]) == 2  # options of Lightning count too
@@ -292,6 +295,7 @@ def test_a_model_of_ones_own_in_yaml(
         (["pool", "--config", "class.yaml"], "did you mean lightning_modules.BaseClassifier?"),
         (["pool", "--schedule", "a,b"], "numbers of classes, as in 6,12,25, but got 'a,b'"),
         (["pool", "--schedule", "2,1"], "rising numbers of classes"),
+        (["pool", "--similarity", "euclid"], "`similarity` of cosine, centred, whitened or a"),
         (["pool", "--train", "frozen"], "--train frozen with --backbone but got none"),
         (["pool", "--train", "all"], "invalid choice: 'all'"),
         (["pool", "--data.batchsize=3"], r"got data.batchsize; did you mean data.batch_size\?"),
@@ -303,7 +307,7 @@ def test_a_model_of_ones_own_in_yaml(
         (["pool", "--backbone", "weights.pth"], "architecture"),
         (
             ["pool", "--backbone", "nosuch.ckpt"],
-            "nosuch.ckpt to be a whole .* but it is not there",
+            "nosuch.ckpt to be a whole .* but it does not exist",
         ),
         (["pool", "--backbone", "bad.ckpt"], "bad.ckpt to be a whole checkpoint but it cannot"),
     ],

@@ -41,7 +41,7 @@ class Bank:
 
     Attributes:
         codes: `[C]` int64 code points of the classes, rising.
-        starts: `[C + 1]` int64; class c has the templates `starts[c] : starts[c + 1]`, one per face.
+        starts: `[C + 1]` int64; class c has templates `starts[c] : starts[c + 1]`, one per face.
         templates: `[T, SIDE, SIDE]` uint8, white ink on black, centred, of one size, slightly
             blurred so that a threshold on it moves the outline (see `render`), brightest pixel 255.
     """
@@ -69,7 +69,7 @@ def _bank() -> Bank:
             return Bank(**arrays)
     except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
         pass  # none yet, or damaged: a zip carries checksums, so damage does not go unseen
-    # A warning, so that it shows where nobody has set up logging: nothing else does for seconds.
+    # A warning, so that it shows without a logging setup: nothing else is shown for seconds.
     _log.warning("Drawing the glyph templates, once for this machine; it takes some seconds.")
     made = draw_bank()
     with contextlib.suppress(OSError):  # a disk that cannot be written

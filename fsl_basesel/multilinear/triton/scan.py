@@ -114,7 +114,7 @@ def forward_kernel(
     b_live = tl.load(live_ptr + i_lane, mask=i_lane < n_lanes, other=-1)
     m_reached = b_live == first_chunk
     b_p = load_states(state_ptr + i_lane, n_lanes, m_reached, K + 1)
-    # One state more than the gradient needs tells whether a row is finished: an element taken out
+    # One state more than the gradient needs shows whether a row is finished: an element taken out
     # of an integral x still leaves K of the others.
     m_alive = m_reached & (total(b_p, 0, K + 1) >= eps)
     n_alive = tl.sum(m_alive.to(tl.int32), axis=0)

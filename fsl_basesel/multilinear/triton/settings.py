@@ -1,4 +1,4 @@
-"""How a gradient is cut into launches: everything follows from shapes, nothing from the data."""
+"""How a gradient is cut into launches; this depends on shapes only, not on data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The page: one HTML file that needs nothing else, from what a run's folder holds.
+"""The page: one HTML file that needs nothing else, made from the folder of a run.
 
-`page.html` is the template, `style.css` and the `*.js` files are put into it as they are.
-The page can choose again under other limits; "Save" writes them as `docs/budgets.md` says.
+`page.html` is the template, `style.css` and the `*.js` files are put into it unchanged.
+The page can choose again under other limits; "Save" writes them in the format of `docs/budgets.md`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 import fsl_basesel
-from fsl_basesel.controls import Control, doubts
+from fsl_basesel.controls import POOL, Control, doubts
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report import content as contents
 from fsl_basesel.report import figures
 from fsl_basesel.report.atlas import Atlas
-from fsl_basesel.report.content import RANDOM_DRAWS, content_of, count, printable, thinned
+from fsl_basesel.report.content import content_of, count, printable, thinned
 from fsl_basesel.report.paired import REFERENCE, points
+from fsl_basesel.report.record import fits
 from fsl_basesel.report.run import Run, Stage
 from fsl_basesel.selection import Selection
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 CARDS, CARDS_OPEN = 200, 24
 """Novel classes shown with their neighbours, at most, and those shown at once."""
-LARGEST, MOST = 5000 * 500, 10_000
-"""Similarities and candidates of a page that can choose; larger problems are only shown."""
 SCRIPTS = ("choose.js", "page.js", "decide.js")
 PARTS = {
     "chosen": "Chosen classes",
@@ -83,12 +81,17 @@ def _shown(content: contents.Content) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     reasons: list[str] = []
     if last is not None:
-        control, problem = content.controls[last.number], content.problems[last.number]
-        facts = _deciding(last, problem, control, atlas)
-        if problem is not None and control is not None:
-            reasons = doubts(problem, last.selection, control)
+        drawn, problem = content.controls[last.number], content.problems[last.number]
+        facts = _deciding(last, problem, drawn, atlas)
+        if problem is not None:
+            reasons = doubts(problem, last.selection, drawn[0])
+    numbers = {
+        "similarity to nearest": [row.nearest.after for row in served],
+        "ratio before": [row.ratio.before for row in served],
+        "ratio after": [row.ratio.after for row in served],
+    }
     return content._asdict() | {
-        "svg": lambda panel: Markup(figures.svg(panel)),
+        "svg": figures.svg,
         "points": points,
         "count": count,
         "gap_in_words": contents.gap_in_words,
@@ -96,15 +99,16 @@ def _shown(content: contents.Content) -> dict[str, Any]:
         "last": last,
         "settings": {} if last is None else last.selection.hyperparameters,
         "atlas": atlas,
-        "style": Markup(_file("style.css") + atlas.style()),
-        "script": Markup("".join(_file(name) for name in SCRIPTS)),
+        "style": _file("style.css") + atlas.style(),
+        "script": "".join(_file(name) for name in SCRIPTS),
         "deciding": facts,
         "doubts": reasons,
         "version": fsl_basesel.__version__,
         "parts": PARTS,
         "panels": figures.all_panels(content, atlas.where),
         "kinds": Counter(point.kind for point in content.map.points) if content.map else {},
-        "draws": (RANDOM_DRAWS, contents.RATIO_DRAWS),
+        "draws": contents.RATIO_DRAWS,
+        "numbers": {title: some for title, some in numbers.items() if set(some) != {None}},
         "most": figures.MOST,
         "cards": cards,
         "cards_open": CARDS_OPEN,
@@ -113,18 +117,24 @@ def _shown(content: contents.Content) -> dict[str, Any]:
 
 
 def _deciding(
-    stage: Stage, problem: SelectionProblem | None, control: Control | None, atlas: Atlas
+    stage: Stage, problem: SelectionProblem | None, controls: list[Control], atlas: Atlas
 ) -> dict[str, Any]:
-    """What `decide.js` reads: the selection of a stage, its problem, what random sets reach."""
+    """What `decide.js` reads: the selection of a stage, its problem, its controls."""
     selection = stage.selection
     facts: dict[str, Any] = {
         "value": selection.value,
         "bound": selection.upper_bound,
         "gap": selection.gap,
         "cost": None,
+        "controls": [
+            {
+                "kind": one.kind,
+                "value": one.mean,
+                "words": one.title + ("" if one.kind == POOL else f"; best {one.best:.6f}"),
+            }
+            for one in controls
+        ],
     }
-    if control is not None:
-        facts["random"] = {"mean": control.mean, "best": control.best, "draws": RANDOM_DRAWS}
     if problem is not None and fits(problem):
         facts |= _whole(stage, problem)
     else:
@@ -142,17 +152,11 @@ def _deciding(
     return facts | {"pictures": pictures, "pictured": any(pictures)}
 
 
-def fits(problem: SelectionProblem) -> bool:
-    """Whether a page can hold the problem and choose again quickly."""
-    size = problem.n_candidates * problem.n_novel
-    return size <= LARGEST and problem.n_candidates <= MOST
-
-
 def _whole(stage: Stage, problem: SelectionProblem) -> dict[str, Any]:
     """The problem itself, its similarities in single precision."""
     matrix = np.ascontiguousarray(np.asarray(problem.similarity).T, "<f4")
     single = SelectionProblem(matrix.T, m=problem.m, k=problem.k, weights=problem.weights)
-    groups = stage.candidates.groups if stage.candidates is not None else None
+    groups, novel_groups = stage.groups
     same = ("names", "selected", "m", "k", "lam", "mu", "floor", "budget", "exclude", "include")
     return {name: getattr(problem, name) for name in (*same, "at_most", "at_least")} | {
         "novel": problem.novel_names,
@@ -160,7 +164,7 @@ def _whole(stage: Stage, problem: SelectionProblem) -> dict[str, Any]:
         "means": single.column_means.tolist() if problem.lam else None,
         "weights": None if problem.weights is None else problem.row_weights.tolist(),
         "cost": None if problem.cost is None else problem.cost.tolist(),
-        "groups": problem.groups or groups,
-        "novel_groups": stage.novel.groups if stage.novel is not None else groups,
+        "groups": groups,
+        "novel_groups": groups if stage.general else novel_groups,
         "chosen": stage.selection.indices,
     }

@@ -86,7 +86,7 @@ const added = (parts, width) => {
   return parts;
 };
 
-/** What may still be added to a choice; it keeps to the limits whatever is added in turn. */
+/** What may still be added to a choice; every addition it allows keeps to the limits. */
 class Remaining {
   /**
    * @param {Problem} problem
@@ -168,7 +168,7 @@ class Chooser {
     this.scale = rows * k;
     this.lanes = new Float64Array(LANES);
     this.everyRow = Int32Array.from({ length: rows }, (_, n) => n);
-    /** What each class costs whatever else is in: the lambda and mu terms of the objective. */
+    /** The modular cost of each class: the lambda and mu terms of the objective. */
     this.modular = new Float64Array(candidates);
     const share = lam / Math.max(1, selected.length + limits.m);
     const there = new Set(selected);
@@ -397,7 +397,7 @@ class Chooser {
    * `chosen` with what greedy adds to it within the limits; with a budget only what gains something,
    * and what groups must have.
    * @param {number[]} chosen
-   * @param {boolean} [perCost] go by gain per cost
+   * @param {boolean} [perCost] compare gains per cost
    */
   fill(chosen, perCost = false) {
     const inside = new Set(chosen);
@@ -548,7 +548,7 @@ class Chooser {
         // What loses nothing is dropped too if it costs something: the money may buy a gain.
         if (loss < 0 || (loss === 0 && room.cost[v] > 0)) useless.push({ v, loss });
       }
-      // All that nobody lists and no group needs can go at once, the others one by one.
+      // Classes in no top k that no group needs are dropped at once, the others one by one.
       let gone = useless.filter(({ v }) => !listed.has(v) && !room.least[room.groupOf(v)]);
       if (!gone.length) gone = useless.sort((a, b) => a.loss - b.loss).slice(0, 1);
       members = members.filter((u) => !gone.some(({ v }) => v === u));

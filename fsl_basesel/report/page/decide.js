@@ -65,7 +65,7 @@
       : { group, most: perGroup(limits.at_most, Number.MAX_SAFE_INTEGER), least: perGroup(limits.at_least, 0) }),
   });
 
-  /** A choice with its reasons: whom each class serves, its gain, what every novel class gets. */
+  /** A choice with its reasons: novel classes served, gains, neighbours of every novel class. */
   const explained = (chooser, indices) => {
     const { depth } = chooser;
     const state = chooser.stateOf(problem.selected);
@@ -253,16 +253,16 @@
     const value = same ? data.value : now.value;
     const holds = boundHolds();
     const points = [
-      ["random", data.random && data.random.mean, "mean of random sets"],
-      ["best", data.random && data.random.best, `best of ${data.random ? data.random.draws : 0} random sets`],
-      ["then", same ? null : data.value, "before your changes"],
       ["now", value, same ? "this choice" : "now"],
+      ["then", same ? null : data.value, "before your changes"],
       ["bound", data.bound, holds ? "proven upper bound" : "bound of the original limits"],
-    ].filter(([, at]) => at !== null && at !== undefined);
-    const all = points.map(([, at]) => at);
+      ...data.controls.map(({ kind, value: at, words }) => [kind, at, words + (changed() && kind !== "pool" ? ", under the original limits" : "")]),
+    ].filter(([, at]) => at !== null);
+    const marked = points.filter(([kind]) => kind !== "pool"); // more classes: far from the others
+    const all = marked.map(([, at]) => at);
     const [low, high] = [Math.min(...all), Math.max(...all)];
     $("track").replaceChildren(
-      ...points.map(([kind, at]) => {
+      ...marked.map(([kind, at]) => {
         const mark = make("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`);
         mark.style.left = `${high > low ? (100 * (at - low)) / (high - low) : 50}%`;
         return mark;
@@ -284,8 +284,9 @@
     } else {
       says.push("The bound was proven for the original limits and does not hold for these. Save them and run the command below: it proves how good the choice is.");
     }
-    if (data.random && holds && data.bound > data.random.mean) {
-      const way = same && data.gap === 0 ? 1 : (value - data.random.mean) / (data.bound - data.random.mean);
+    const random = data.controls[0]?.value;
+    if (!changed() && data.bound > random) {
+      const way = data.gap === 0 ? 1 : (value - random) / (data.bound - random);
       says.push(`${share(way)} of the way from random sets to the bound.`);
     }
     if (problem.cost) says.push(`It costs ${price(now.spent)}${limits.budget === null ? "" : ` of ${price(limits.budget)}`}.`);

@@ -31,7 +31,7 @@ def test_help_lists_the_commands_that_exist(run) -> None:
     assert max(map(len, result.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", ["select", "compare", "demo", "reproduce", "report", "suggest"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_has_examples_and_fits_80_columns(run, command: str) -> None:
     result = run(command, "--help")
     assert result.code == 0

@@ -54,7 +54,7 @@ def test_classes_that_add_nothing_say_so(run, pool: Path, task: Path) -> None:
     spare = [row for row in rows if row.gain == 0]
     assert len(spare) >= 6  # six novel classes have six nearest at most
     for row in spare:
-        assert f"nobody at K = 1, adds from K = {row.adds_from}" in result.out
+        assert f"none at K = 1, adds from K = {row.adds_from}" in result.out
     assert f"{len(spare)} of 12 add nothing at K = 1" in result.out
     plain = run("select", pool, "--novel", task, "-m", 4, "-k", 2)
     assert "add nothing" not in plain.out

@@ -158,7 +158,7 @@ def test_a_class_that_falls_below_what_is_needed_is_an_error(root: Path) -> None
 @pytest.mark.parametrize("case", ["missing", "file", "no classes", "empty class", "setting"])
 def test_misuse_is_refused(root: Path, case: str) -> None:
     if case == "missing":
-        with pytest.raises(InputError, match="nowhere' is not there; name the folder"):
+        with pytest.raises(InputError, match="nowhere' is missing; name the folder"):
             image_folder(root / "nowhere")
     elif case == "file":
         with pytest.raises(InputError, match=r"notes\.txt' is a file; name the folder"):

@@ -45,7 +45,7 @@ def test_padded_rows_are_read_in_wide_pieces() -> None:
 
 
 def test_the_loop_that_is_read_is_the_loop_that_is_written() -> None:
-    """Four elements per tile, K + 1 steps of p and K of W, each a subtraction and a fused product."""
+    """Four elements per tile, K + 1 steps of p, K of W, each a subtraction and a fused product."""
     for compiled in measure(["summarise"], ["sm_80", "sm_90"], [5]):
         (loop,) = compiled.loops
         assert loop.float64 == 4 * 2 * (5 + 1 + 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,13 @@ def test_a_smaller_m_keeps_the_bound_and_a_larger_one_does_not(show: Show, page:
     shown.locator("#m-number").fill("9")
     shown.wait_for_function("document.querySelectorAll('#choice tbody tr').length === 9")
     assert "does not hold" in shown.locator("#verdict").inner_text()
-    assert "bound of the original limits" in shown.locator("#track-key").inner_text()
+    key = shown.locator("#track-key").inner_text()
+    assert "bound of the original limits" in key
+    assert re.search(r"mean of 100 random choices; best [\d.]+, under the original limits", key)
+    assert "of the way from random" not in shown.locator("#verdict").inner_text()
+    shown.locator("#reset").click()
+    assert "original limits" not in shown.locator("#track-key").inner_text()
+    assert "of the way from random" in shown.locator("#verdict").inner_text()
 
 
 def test_with_a_diversity_term_a_smaller_m_has_no_bound(show: Show, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Figures for papers."""
 
+import os
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
+import pytest
 from PIL import Image
 
 import fsl_basesel as fb
@@ -22,7 +24,7 @@ ALL = {
 
 
 def test_every_figure_is_a_picture_with_something_in_it(run_folder, tmp_path):
-    written = save_figures(read_run(run_folder), tmp_path, dpi=60)
+    written = save_figures(read_run(run_folder), tmp_path)
     assert {path.stem for path in written} == ALL
     for path in written:
         if path.suffix == ".png":
@@ -33,7 +35,7 @@ def test_every_figure_is_a_picture_with_something_in_it(run_folder, tmp_path):
 
 def test_figures_without_data_are_left_out(tmp_path):
     folder = selected(tmp_path, names=HOSTILE, centroids=False)
-    written = save_figures(read_run(folder), tmp_path, dpi=60)
+    written = save_figures(read_run(folder), tmp_path)
     names = {path.stem for path in written}
     assert names == {"gains", "similarity", "similarity-ratio", "value-and-bound"}
 
@@ -42,9 +44,23 @@ def test_the_same_run_gives_the_same_files(tmp_path):
     run = read_run(selected(tmp_path))
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        save_figures(run, tmp_path / folder, dpi=60)
+        save_figures(run, tmp_path / folder)
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_a_figure_that_could_not_be_finished_leaves_the_old_one(tmp_path, monkeypatch):
+    run = read_run(selected(tmp_path / "run", centroids=False))
+    folder = tmp_path / "figures"
+    before = {path: path.read_bytes() for path in save_figures(run, folder)}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save_figures(read_run(selected(tmp_path / "other", m=3, centroids=False)), folder)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_titles_stand_above_the_legends(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import re
 import shutil
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
+from fsl_basesel.cli import main
 from fsl_basesel.errors import InputError
 from fsl_basesel.report import content, record
 from fsl_basesel.report.page import html_page
@@ -68,8 +70,54 @@ def test_a_run_fills_every_part(run_folder):
         assert words in balance.text
     assert "name: <b>&amp;" in balance.text  # the settings, as they are in the file
     assert "+5." in balance.text  # the method that is better by 5 points
-    draws = f"mean of {content.RATIO_DRAWS} choices", f"mean of {content.RANDOM_DRAWS}."
+    draws = f"the mean of {content.RATIO_DRAWS} choices", "Random: mean of 100 random choices."
     assert all(words in balance.text for words in draws)
+
+
+def test_value_and_bound_stand_beside_what_chance_reaches_without_scripts(tmp_path, capsys):
+    """Random sets, those inside the task's domain, and the pool: as the command prints them."""
+    draw = np.random.default_rng(0)
+    groups = ["bird", "car"] * 10
+    pool, task = tmp_path / "pool.npz", tmp_path / "task.npz"
+    np.savez(pool, features=draw.random((20, 6)), names=[f"c{u}" for u in range(20)], groups=groups)
+    np.savez(task, features=draw.random((5, 6)), names=list("vwxyz"), groups=["bird"] * 5)
+    words = ["select", str(pool), "--novel", str(task), "-m", "3", "-k", "1"]
+    assert main([*words, "--report", str(tmp_path / "run")]) == 0
+    printed = re.sub(r"\s+", " ", capsys.readouterr().out)
+    page, _ = checked(tmp_path / "run")
+    shown = re.findall(
+        r"<li><b>([\d.]+)</b><span>([^<]+)</span></li>", page.split('id="decide"')[0]
+    )
+    titles = ("value", "bound", "random", "domain", "pool")
+    for title, (value, reached) in zip(titles, shown, strict=True):
+        assert f"{title} {value}" in printed
+        assert html.unescape(reached) in printed or title in ("value", "bound")
+    assert shown[3][1].startswith("mean of 100 random choices inside the task")
+    assert page.count("<title>domain 0.") == 1  # a mark of the chart
+
+
+def test_columns_without_a_number_are_left_out_and_the_page_says_why(tmp_path):
+    def headings(folder: Path, **settings: object) -> tuple[str, str]:
+        folder.mkdir()
+        _, balance = checked(selected(folder, **settings))
+        return re.findall(r"similarity to nearest|ratio before|ratio after", balance.text), balance
+
+    positive, balance = headings(tmp_path / "positive")
+    assert positive == ["similarity to nearest", "ratio after"]  # no base classes before
+    later, _ = headings(tmp_path / "later", selected=[3, 4])
+    assert later == ["similarity to nearest", "ratio before", "ratio after"]
+    assert "no Similarity Ratio" not in balance.text
+    signed, balance = headings(tmp_path / "signed", similarity="centred")
+    assert signed == ["similarity to nearest"]
+    assert "There is no Similarity Ratio: it says nothing about similarities below" in balance.text
+
+
+def test_the_gap_that_was_asked_for_is_not_taken_for_the_proven_one(tmp_path):
+    problem = fb.SelectionProblem(np.random.default_rng(0).random((4, 9)), m=2, k=1)
+    fb.select(problem, "auto").save(tmp_path / "selection.json")
+    _, balance = checked(tmp_path)
+    assert "gap asked for = 0" in balance.text
+    assert ", gap = " not in balance.text
 
 
 def test_the_same_folder_gives_the_same_page(run_folder):
@@ -155,7 +203,7 @@ def test_the_value_of_random_choices_is_below_that_of_the_selection(run_folder):
     run = read_run(run_folder)
     drawn = content.content_of(run).controls
     for stage in run.stages[1:]:
-        assert drawn[stage.number].mean < stage.selection.value
+        assert drawn[stage.number][0].mean < stage.selection.value
 
 
 def test_other_similarities_have_no_random_reference(tmp_path):
@@ -166,6 +214,26 @@ def test_other_similarities_have_no_random_reference(tmp_path):
     record.save_classes(folder, 1, ClassCentroids(other, names))
     assert content.problem_of(read_run(folder).last) is None
     checked(folder)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"similarity": "centred", "centre": "each"}, {"similarity": "whitened", "shrinkage": 0.2}],
+    ids=str,
+)
+def test_options_of_the_similarity_are_those_of_the_selection(tmp_path, how):
+    stage = read_run(selected(tmp_path, **how)).last
+    problem = content.problem_of(stage)
+    assert problem.value(stage.selection.indices) == pytest.approx(stage.selection.value)
+    assert problem.matrix.space.options.items() <= how.items()
+
+
+def test_costs_are_not_made_up(tmp_path):
+    """Centroids tell the value but not the costs, without which a budget means nothing."""
+    cost = np.arange(30) % 4 + 1
+    stage = read_run(selected(tmp_path, cost=cost, budget=12.0)).last
+    assert stage.selection.spent > len(stage.selection.indices)
+    assert content.problem_of(stage) is None
 
 
 def test_a_large_run_gives_a_small_page(tmp_path):

@@ -7,10 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
+import fsl_basesel as fb
 from fsl_basesel.data import ClassPool, NovelTask, from_arrays, from_features, glyphs, image_folder
 from fsl_basesel.data.source import ImageSource
 from fsl_basesel.errors import InputError
 from fsl_basesel.report import record
+from fsl_basesel.report.run import read_run
 from fsl_basesel.similarity import ClassCentroids
 
 
@@ -52,6 +54,31 @@ def test_centroids_names_and_groups_are_read_back(tmp_path):
 def test_general_selection_has_no_novel_classes(tmp_path):
     path = record.save_classes(tmp_path, 1, ClassCentroids(np.eye(2)))
     assert record.load_classes(path)[1] is None
+
+
+def test_a_stage_leaves_its_own_files_and_none_of_an_earlier_selection(tmp_path, monkeypatch):
+    draw = np.random.default_rng(0)
+    classes = ClassCentroids(draw.random((6, 4))), ClassCentroids(draw.random((3, 4)))
+    problem = fb.SelectionProblem.from_centroids(*classes, m=2, k=1, weights=[1, 2, 5])
+    selection = fb.select(problem)
+
+    def files() -> set[str]:
+        return {path.name for path in tmp_path.iterdir()}
+
+    images = ClassPool(Counting(6)), ClassPool(Counting(3))
+    record.save_stage(tmp_path, 2, selection, classes, problem, images)
+    both = {"selection-stage-2.json", "pictures.npz"}
+    assert files() == both | {"classes-stage-2.npz", "problem-stage-2.npz"}
+    stage = read_run(tmp_path).last
+    assert stage.selection == selection
+    np.testing.assert_allclose(stage.problem.weights, np.array([1, 2, 5]) / 8)
+    record.save_stage(tmp_path, 2, selection, classes)
+    assert files() == both | {"classes-stage-2.npz"}
+    record.save_stage(tmp_path, 2, selection)
+    assert files() == both
+    monkeypatch.setattr(record, "LARGEST", 17)  # of 18 similarities
+    record.save_stage(tmp_path, 2, selection, problem=problem, file="selection.json")
+    assert files() == both | {"selection.json"}
 
 
 def test_one_image_a_class_is_read_and_random_numbers_stay_the_same(tmp_path):

@@ -11,6 +11,8 @@ import pytest
 
 import fsl_basesel as fb
 from fsl_basesel.report import record
+from fsl_basesel.report.content import content_of
+from fsl_basesel.report.run import read_run
 from fsl_basesel.similarity import ClassCentroids
 from lightning_modules import SelectBaseClasses
 from tests.lightning_modules.runs import (
@@ -53,6 +55,36 @@ def test_general_selection_keeps_no_novel_classes(tmp_path: Path) -> None:
     tiny_trainer(tmp_path, callback, max_epochs=1).fit(tiny_model(), tiny_data())
     assert record.load_classes(tmp_path / "classes-stage-1.npz")[1] is None
     assert record.load_pictures(tmp_path / "pictures.npz").novel == {}
+
+
+def dots(candidates: np.ndarray, novel: np.ndarray) -> np.ndarray:
+    return novel @ candidates.T
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"weights": [1.0, 0.0, 2.0, 5.0]},
+        {"weights": [1.0, *range(11)], "general": True},
+        {"cost": [1.0, 2.0, 3.0] * 4, "budget": 6.0},
+        {"groups": ["a", "b"] * 6, "at_most": 2},
+        {"similarity": dots},
+    ],
+    ids=" ".join,
+)
+def test_what_centroids_do_not_tell_is_kept_too(tmp_path: Path, given: dict[str, Any]) -> None:
+    """The page has controls and chooses again from the problem that the callback solved."""
+    callback = SelectBaseClasses(m=3, k=1, verbose=False, **given)
+    tiny_trainer(tmp_path, callback, max_epochs=1).fit(tiny_model(), tiny_data())
+    content = content_of(read_run(tmp_path))
+    selection, problem = content.run.last.selection, content.problems[1]
+    assert problem.value(selection.indices) == pytest.approx(selection.value, rel=1e-9)
+    again = fb.select(problem)
+    assert (again.names, again.spent) == (selection.names, selection.spent)
+    if "weights" in given:
+        weights = np.array(given["weights"])
+        np.testing.assert_allclose(problem.weights, weights / weights.sum())
+    assert [one.kind for one in content.controls[1]] == ["random", "pool"]
 
 
 def test_a_trial_run_leaves_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 SETTINGS: dict[str, Any] = {
@@ -38,3 +39,20 @@ def small_yaml(folder: Path, **changes: Any) -> str:
     path = folder / "small.yaml"
     path.write_text(yaml.safe_dump(SETTINGS | changes, sort_keys=False), encoding="utf-8")
     return str(path)
+
+
+def known_result(accuracy: float, rng: np.random.Generator) -> dict:
+    """A result as `run_trial` gives it."""
+    return {
+        "accuracy": {"NearestCentroid": {"1": [accuracy, accuracy], "2": [accuracy + 0.1] * 2}},
+        "per_class": {
+            "NearestCentroid": {"1": rng.random(4).tolist(), "2": rng.random(4).tolist()}
+        },
+        "classes": rng.choice(14, 4, replace=False).tolist(),
+        "value": 0.5,
+        "upper_bound": 0.51,
+        "gap": 0.0196,
+        "shares": {"1": 0.9, "3": 0.8},
+        "selection_seconds": 0.1,
+        "seconds": 1.0,
+    }

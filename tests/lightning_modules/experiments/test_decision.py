@@ -57,10 +57,16 @@ def test_nothing_is_decided_before_every_seed_is_there_in_every_data_set() -> No
     last = {"seed": 119, "domain": "fine", "label": "whitened, K=1", "m": 20}
     lines = [line for line in lines if last.items() - line.items()]
     found = decisions(EXPERIMENT, lines)
-    assert [one.missing for one in found] == [1, 0, 1, 0]
-    assert [one.holds for one in found] == [False, True, False, True]
-    assert "19 of 20 seeds are complete: nothing is decided yet." in markdown(EXPERIMENT, found)
-    assert not any(one.holds for one in decisions(EXPERIMENT, []))
+    assert [one.pooled.n for one in found if one.pooled] == [19, 20, 19, 20]
+    assert not any(one.holds for one in found)
+    assert all(np.isnan([one.p, one.adjusted]).all() for one in found)
+    text = markdown(EXPERIMENT, found)
+    assert "19 of 20 seeds are complete: nothing is decided yet." in text
+    assert text.endswith("Seeds with missing rows: fine 1.\n")
+    assert "**" not in text
+    nothing = decisions(EXPERIMENT, [])
+    assert not any(one.holds for one in nothing)
+    assert "plain 20, transfer 20, fine 20." in markdown(EXPERIMENT, nothing)
 
 
 def test_what_is_worse_never_holds() -> None:

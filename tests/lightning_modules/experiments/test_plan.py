@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fsl_basesel import selectors
 from fsl_basesel.errors import InputError
 from lightning_modules.experiments import plan
 from lightning_modules.experiments.result_tables import paper_numbers
+from lightning_modules.experiments.training import data_module
 from tests.lightning_modules.experiments.small import small_yaml
 
 
@@ -59,6 +61,27 @@ def test_random_selection_is_one_trial_whatever_the_setting() -> None:
         for name in ("pretrained-glyphs", "general-glyphs", "cold-start-glyphs", "worth-glyphs")
     ]
     assert len({replace(trial, m=100).key for trial in trials}) == 1
+
+
+def test_methods_that_look_at_something_keep_their_setting() -> None:
+    assert [name for name in selectors.methods() if plan.is_blind(name)] == ["random"]
+    rows = plan.load("general-glyphs").rows()
+    settings = {row.trial.method: row.trial.setting for row in rows}
+    assert settings.pop("random") == "pretrained"
+    assert set(settings.values()) == {"general"}
+
+
+@pytest.mark.parametrize("name", ["demo", "objective-controls-glyphs"])
+def test_the_task_has_groups_of_its_own_in_the_pool_where_these_are_drawn_first(name: str) -> None:
+    """None or all would make the control another draw of Random, and run_trial refuses it."""
+    experiment = plan.load(name)
+    rows = [row for row in experiment.rows() if row.trial.seed == experiment.all_seeds[0]]
+    assert {row.dataset for row in rows if row.trial.control == "domain"} == {"plain", "fine"}
+    for row in rows:
+        if row.trial.control == "domain":
+            data = data_module(row.trial.data, row.trial.seed, row.trial.training, "candidates")
+            wanted = set(data.task.groups or ())
+            assert 0 < sum(group in wanted for group in data.pool.groups or ()) < len(data.pool)
 
 
 def test_a_trial_with_any_other_setting_has_another_key(tmp_path: Path) -> None:

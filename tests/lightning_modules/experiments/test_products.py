@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,24 +17,7 @@ from lightning_modules.experiments import plan, result_tables
 from lightning_modules.experiments.products import write_products
 from lightning_modules.experiments.store import ResultStore
 from lightning_modules.experiments.training import class_accuracies
-from tests.lightning_modules.experiments.small import small_yaml
-
-
-def result(accuracy: float, rng: np.random.Generator) -> dict:
-    """A result as `run_trial` gives it."""
-    return {
-        "accuracy": {"NearestCentroid": {"1": [accuracy, accuracy], "2": [accuracy + 0.1] * 2}},
-        "per_class": {
-            "NearestCentroid": {"1": rng.random(4).tolist(), "2": rng.random(4).tolist()}
-        },
-        "classes": rng.choice(14, 4, replace=False).tolist(),
-        "value": 0.5,
-        "upper_bound": 0.51,
-        "gap": 0.0196,
-        "shares": {"1": 0.9, "3": 0.8},
-        "selection_seconds": 0.1,
-        "seconds": 1.0,
-    }
+from tests.lightning_modules.experiments.small import known_result, small_yaml
 
 
 def filled(
@@ -45,7 +29,7 @@ def filled(
     for row in rows:
         trial = row.trial
         better = 0.02 if trial.method == "greedy-target" else 0.0
-        store.save(trial, result(0.3 + better + 0.01 * trial.seed + trial.m / 1000, rng))
+        store.save(trial, known_result(0.3 + better + 0.01 * trial.seed + trial.m / 1000, rng))
     return experiment, rows, store
 
 
@@ -54,7 +38,7 @@ def test_the_table_pairs_by_repeat_and_shows_the_paper_beside(tmp_path: Path) ->
     experiment = plan.load(small_yaml(tmp_path, **settings))
     rows, store = experiment.rows(), ResultStore(tmp_path / "out")
     for row in rows:
-        one = result(0.4, np.random.default_rng(0))
+        one = known_result(0.4, np.random.default_rng(0))
         extra = 0.02 if row.trial.method != "random" else 0.0
         noise = 0.1 * row.trial.seed
         one["accuracy"] = {"NearestCentroid": {"5": [0.4 + extra + noise], "20": [0.5 + noise]}}
@@ -79,17 +63,36 @@ def test_results_as_csv_have_the_columns_a_report_reads(tmp_path: Path) -> None:
 
 def test_rows_kept_in_one_file_are_taken_up_by_a_later_run(tmp_path: Path) -> None:
     _, rows, store = filled(tmp_path)
-    trials = plan.each_trial(rows)
-    (tmp_path / "out" / "trials" / f"{trials[1].key}.json").unlink()
-    store.keep(tmp_path / "rows.jsonl", trials)
-    other = ResultStore(tmp_path / "other")
-    assert other.take_up(tmp_path / "rows.jsonl", trials) == len(trials) - 1
-    assert [other.load(trial) for trial in trials] == [store.load(trial) for trial in trials]
-    assert other.load(trials[1]) is None
-    assert other.take_up(tmp_path / "rows.jsonl", trials) == 0
-    (tmp_path / "rows.jsonl").write_text("nothing\n")
-    with pytest.raises(InputError, match="to have a row of results in every line"):
-        other.take_up(tmp_path / "rows.jsonl", trials)
+    trials = {trial.key: trial for trial in plan.each_trial(rows)}
+    lost = list(trials.values())[1]
+    (tmp_path / "out" / "trials" / f"{lost.key}.json").unlink()
+    path, other = tmp_path / "rows.jsonl", ResultStore(tmp_path / "other")
+    assert other.take_up(path, trials) == 0  # no file yet
+    store.keep(path, trials)
+    assert other.take_up(path, trials) == len(trials) - 1
+    assert [other.load(one) for one in trials.values()] == [
+        store.load(one) for one in trials.values()
+    ]
+    assert other.load(lost) is None
+    assert other.take_up(path, trials) == 0
+    path.write_text("nothing\n")
+    for use in (other.take_up, other.keep):
+        with pytest.raises(InputError, match="to have a row of results in every line"):
+            use(path, trials)
+    assert path.read_text() == "nothing\n"
+
+
+def test_rows_are_added_to_a_file_and_what_was_in_it_stays(tmp_path: Path) -> None:
+    _, rows, store = filled(tmp_path)
+    trials = {trial.key: trial for trial in plan.each_trial(rows)}
+    first, second, *_ = trials
+    path = tmp_path / "rows.jsonl"
+    store.keep(path, {first: trials[first], "from elsewhere": trials[second]})
+    before = path.read_text()
+    store.save(trials[first], {"value": "computed again"})
+    store.keep(path, {second: trials[second], first: trials[first]})
+    added = json.loads(path.read_text().removeprefix(before))
+    assert added == {"key": second, "result": store.load(trials[second])}
 
 
 def test_a_table_of_what_is_there_so_far(tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_same_classes_are_told_by_the_classes_and_not_by_the_accuracy(tmp_path: 
     experiment = plan.load(small_yaml(tmp_path, methods=methods))
     rows, store = experiment.rows(), ResultStore(tmp_path / "out")
     for row in rows:
-        one = result(0.4, np.random.default_rng(0))
+        one = known_result(0.4, np.random.default_rng(0))
         chosen = {("a", 0): [0, 1, 2], ("b", 0): [2, 1, 0], ("a", 1): [0, 1, 2]}
         one["classes"] = chosen.get((row.label, row.trial.seed), [0, 1, 3])
         store.save(row.trial, one)

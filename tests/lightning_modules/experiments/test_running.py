@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ import pytest
 
 import fsl_basesel as fb
 from fsl_basesel.errors import InputError
+from fsl_basesel.similarity import ClassCentroids
 from lightning_modules.experiments import plan, runner, trial
-from lightning_modules.experiments.first_model import first_centroids
+from lightning_modules.experiments.first_model import FirstCentroids, first_centroids
 from lightning_modules.experiments.products import write_products
 from lightning_modules.experiments.store import ResultStore
 from lightning_modules.experiments.training import data_module
@@ -108,8 +110,26 @@ def test_controls_are_drawn_in_the_domain_and_have_equal_images(tmp_path: Path) 
     assert (means.candidates.groups, means.novel.groups) == (data.pool.groups, data.novel.groups)
     assert trial.run_trial(pool, store)["classes"] == list(range(14))
     assert trial._equal_images(data, 4) == 4  # 14 classes x 4 images = 4 classes x 14 images
+    data.max_per_class = None
+    data.val_per_class = 11  # 3 images of each class are left: those of 4 are not enough for 14
+    with pytest.raises(InputError, match=r"14 classes .* as 4 have 0\.86 each: the pool is too"):
+        trial._equal_images(data, 4)
     with pytest.raises(InputError, match="`control` domain or pool with method random"):
         loaded(tmp_path, methods={"a": {"method": "auto", "control": "pool"}})
+
+
+def test_shares_of_the_bound_are_counted_from_the_floor(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    means = FirstCentroids(*(ClassCentroids(rng.normal(size=(n, 5))) for n in (14, 4)))
+    one = loaded(tmp_path)[1][0].trial
+    problem = means.problem(4, 1, 0.0)
+    assert problem.floor < 0
+    best = fb.select(problem)
+    assert best.gap == 0
+    assert trial._shares(one, means, best.indices)["1"] == pytest.approx(1)
+    worst = min(combinations(range(14), 4), key=problem.value)
+    share = (problem.value(worst) - problem.floor) / (best.value - problem.floor)
+    assert trial._shares(one, means, list(worst))["1"] == pytest.approx(share)
 
 
 def test_results_do_not_depend_on_what_ran_before(tmp_path: Path) -> None:
