@@ -19,8 +19,8 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from fsl_basesel import checks
 from fsl_basesel.data.source import ImageSet
-from fsl_basesel.errors import InputError
 from fsl_basesel.progress import report
 
 
@@ -67,8 +67,7 @@ def feature_batches(
         with evaluation_mode(module), torch.no_grad(), precision():
             return extract(pictures.to(device, non_blocking=True)).flatten(1)
 
-    if batch_size < 1:
-        raise InputError(f"Expected `batch_size` to be at least 1 but got {batch_size}.")
+    checks.integer(batch_size, "batch_size", 1)
     every = np.arange(len(images))
     parts = [every[start : start + batch_size] for start in range(0, len(every), batch_size)]
     plan = [part for n, part in enumerate(parts) if n % world == rank and n not in done]

@@ -308,11 +308,7 @@ class SelectionProblem:
         here = slice(rows.start, rows.stop)
         needed = len(base) * len(target[here]) * np.result_type(base, target).itemsize
         distributed.all_or_none(lambda: memory.refuse_oversize("the similarities", needed, ADVICE))
-        how: Space | SimilarityFunction = (
-            similarity
-            if callable(similarity)
-            else space_of(similarity, base, target, centre, shrinkage)
-        )
+        how = space_of(similarity, base, target, centre, shrinkage)
         columns = similarity_columns(base, target[here], base_names, target_names[here], how)
         matrix = Matrix(
             columns,

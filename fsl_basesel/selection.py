@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = "fsl-basesel selection 1"
+COLUMNS = ("rank", "index", "name", "gain", "loss", "serves")
+"""Keys of `Selection.rows()`."""
+SETTINGS = ("m", "k", "lam", "mu", "floor", "n_candidates", "n_novel")
+"""Attributes of a problem that a selection records."""
 
 
 @dataclass(frozen=True)
@@ -154,14 +158,8 @@ class Selection:
             gap=None if upper_bound is None else relative_gap(value, upper_bound, problem.floor),
             method=method,
             hyperparameters={
-                "m": problem.m,
-                "k": problem.k,
-                "lam": problem.lam,
-                "mu": problem.mu,
-                "floor": problem.floor,
+                **{name: getattr(problem, name) for name in SETTINGS},
                 "similarity": problem.similarity_name,
-                "n_candidates": problem.n_candidates,
-                "n_novel": problem.n_novel,
                 "selected": list(problem.selected),
                 **({} if problem.matrix.space is None else problem.matrix.space.options),
                 **({} if problem.weights is None else {"weighted": True}),
@@ -201,24 +199,17 @@ class Selection:
 
     def rows(self) -> list[dict[str, Any]]:
         """The chosen classes in order: rank, index, name, gain, loss, and novel classes served."""
-        return [
-            {
-                "rank": rank,
-                "index": row.index,
-                "name": row.name,
-                "gain": row.gain,
-                "loss": row.loss,
-                "serves": list(row.serves),
-            }
-            for rank, row in enumerate(self.explanation.chosen, 1)
-        ]
+        rows = []
+        for rank, row in enumerate(self.explanation.chosen, 1):
+            cells = (rank, row.index, row.name, row.gain, row.loss, list(row.serves))
+            rows.append(dict(zip(COLUMNS, cells, strict=True)))
+        return rows
 
     def to_pandas(self) -> pandas.DataFrame:
         """`rows()` as a data frame; needs pandas."""
         import pandas
 
-        columns = ["rank", "index", "name", "gain", "loss", "serves"]
-        return pandas.DataFrame(self.rows(), columns=columns)
+        return pandas.DataFrame(self.rows(), columns=list(COLUMNS))
 
     def plot(self) -> Figure:
         """The charts of the report as one matplotlib figure, which a notebook shows."""

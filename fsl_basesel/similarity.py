@@ -208,31 +208,33 @@ def known_similarity(similarity: str | SimilarityFunction) -> str | SimilarityFu
 
 
 def space_of(
-    name: str,
+    similarity: str | SimilarityFunction,
     candidates: np.ndarray,
     novel: np.ndarray,
     centre: str = "candidates",
     shrinkage: float = 0.5,
-) -> Space:
-    """The space in which the similarity of this name compares centroids.
+) -> Space | SimilarityFunction:
+    """The space in which the similarity of this name compares centroids; a function as it is.
 
     `centred` subtracts the mean of the candidates' centroids. `whitened` also maps by an inverse
     Cholesky factor of `(1 - s) S + s tr(S)/d I`, with `S` the covariance of the candidates'
     centroids and `s` the shrinkage, so that directions in which all candidates differ count less.
     See `SelectionProblem.from_centroids`.
     """
-    known_similarity(name)
+    name = str(known_similarity(similarity))
     checks.one_of(centre, CENTRES, "centre")
     if not 0 < checks.non_negative(shrinkage, "shrinkage") <= 1:
         raise InputError(f"Expected `shrinkage` above 0 and at most 1 but got {shrinkage!r}.")
     options: dict[str, Any] = {} if centre == "candidates" else {"centre": centre}
     options |= {} if shrinkage == 0.5 else {"shrinkage": float(shrinkage)}
-    unused = {"cosine": {"centre", "shrinkage"}, "centred": {"shrinkage"}}.get(name, set())
-    for option in unused & set(options):
+    used = {"centred": {"centre"}, "whitened": {"centre", "shrinkage"}}.get(name, set())
+    for option in set(options) - used:
         raise InputError(
             f"Expected no `{option}` with similarity {name!r}, which does not use it, but got "
             f"{options[option]!r}; leave it out or use similarity 'whitened'."
         )
+    if callable(similarity):
+        return similarity
     if name == "cosine":
         return Space(name, options)
     count, dimensions = candidates.shape

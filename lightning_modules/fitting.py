@@ -184,6 +184,9 @@ def control_run(command: FitCLI, settings: Settings, words: Sequence[str]) -> Fi
         say(f"Control: a second network on {m} random classes")
     other = build(random, [word for word in words if not word.startswith("--trainer.callbacks")])
     other.fit()
+    ours, theirs = (len(one.datamodule.training_images()) for one in (command, other))
+    if command.trainer.is_global_zero and ours != theirs:  # their classes differ in size
+        say(f"Training images: {ours} of the chosen classes, {theirs} of the control")
     return other
 
 

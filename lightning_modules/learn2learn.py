@@ -349,16 +349,9 @@ class SelectedTasks(BaseClassDataModule):
         return self.tasks
 
     def _loader_settings(self, part: str) -> dict[str, Any]:
-        rank, world = self._rank_and_world()
-        return {
-            "ways": self.ways,
-            "shots": self.shots,
-            "queries": self.queries,
-            "tasks": self.tasks,
-            "rank": rank,
-            "world": world,
-            "augment": self.augment if part == "train" else None,
-        }
+        task = {name: getattr(self, name) for name in ("ways", "shots", "queries", "tasks")}
+        shared = super()._loader_settings(part)
+        return task | {name: shared[name] for name in ("rank", "world", "augment")}
 
     def _make_loader(self, images: ImageSet, **settings: Any) -> EpochLoader:
         return TaskLoader(images, seed=self.seed, **settings, **self.workers)

@@ -82,16 +82,9 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--per-class", type=int, metavar="N", help="images looked at of each class (50)")
     add("--size", type=int, metavar="PX", help="side of the images (the network's)")
-    add(
-        "--normalize",
-        choices=("imagenet", "half", "none"),
-        help="pixel normalisation, if the weights define none",
-    )
-    add(
-        "--download",
-        action="store_true",
-        help="weights that are not on this machine may be downloaded",
-    )
+    pixels = "pixel normalisation, if the weights define none"
+    add("--normalize", choices=("imagenet", "half", "none"), help=pixels)
+    add("--download", action="store_true", help="weights not on this machine may be downloaded")
     device = "device of the network and of double-greedy: cpu, cuda or auto"
     add("--device", default="auto", metavar="NAME", help=device)
     precision = "numbers of the network (float32); bfloat16 does not always choose the same classes"
@@ -117,8 +110,8 @@ class Inputs:
     @property
     def groups(self) -> tuple[Sequence[str | None] | None, Sequence[str | None] | None]:
         """Groups of the candidates and of the novel classes, where they are known."""
-        own = None if self.candidates is None else self.candidates.groups
-        return self.problem.groups or own, None if self.novel is None else self.novel.groups
+        own, novel = (getattr(side, "groups", None) for side in (self.candidates, self.novel))
+        return self.problem.groups or own, novel
 
     @property
     def trained(self) -> bool:

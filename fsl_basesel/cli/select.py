@@ -140,8 +140,10 @@ def as_text(selection: Selection, format: str) -> str:
                 "use json or csv"
             )
         return "\n".join(selection.names) + "\n"
+    from fsl_basesel.selection import COLUMNS
+
     rows = (row | {"serves": "|".join(row["serves"])} for row in selection.rows())
-    return csv_text(rows, ("rank", "index", "name", "gain", "loss", "serves"))
+    return csv_text(rows, COLUMNS)
 
 
 def _check(args: argparse.Namespace) -> None:

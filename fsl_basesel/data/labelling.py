@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from fsl_basesel import checks
 from fsl_basesel.data.folder import FolderSource, is_picture
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
@@ -57,12 +58,11 @@ class LabellingQueue(ClassPool):
         preview: int | None = None,
         **options: Any,
     ) -> None:
-        if needed < 1:
-            raise InputError(f"Expected `needed` to be at least 1 but got {needed}.")
+        self.needed = checks.integer(needed, "needed", 1)
         self._folder = FolderSource(previews, **options)
         super().__init__(self._folder, preview)
         self._filled: set[int] = set()
-        self.labelled, self.queue, self.needed = Path(labelled), Path(queue), int(needed)
+        self.labelled, self.queue = Path(labelled), Path(queue)
 
     def expand(self, classes: Iterable[Any]) -> list[int]:
         """Expand these classes if their images have arrived.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fsl_basesel import checks
 from fsl_basesel.data import counter
 from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.data.pool import ClassPool
@@ -46,11 +47,9 @@ class NovelTask:
         repeat: int = 0,
         seed: int = 0,
     ) -> None:
-        for argument, value in (("shots", shots), ("queries", queries)):
-            if value < 1:
-                raise InputError(f"Expected `{argument}` to be at least 1 but got {value}.")
         self.source, self.names, self.groups = source, source.names, source.groups
-        self.shots, self.queries = int(shots), int(queries)
+        self.shots = checks.integer(shots, "shots", 1)
+        self.queries = checks.integer(queries, "queries", 1)
         self.repeat, self.seed = int(repeat), int(seed)
         source.prepare(range(len(source)))
         small = np.flatnonzero(source.sizes < self.shots + 1)

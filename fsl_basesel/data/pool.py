@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fsl_basesel import checks
 from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.data.source import ImageSet, ImageSource, first_images
 from fsl_basesel.errors import InputError
@@ -45,12 +46,7 @@ class ClassPool:
 
     def __init__(self, source: ImageSource, preview: int | None = None) -> None:
         self.source, self.names, self.groups = source, source.names, source.groups
-        self.preview = DEFAULT_PREVIEW if preview is None else int(preview)
-        if self.preview < 1:
-            raise InputError(
-                f"Expected `preview` to be at least 1 but got {preview}; "
-                "a class must show an image to have a centroid."
-            )
+        self.preview = DEFAULT_PREVIEW if preview is None else checks.integer(preview, "preview", 1)
         self._needed = 1 if preview is None else self.preview
         self._expanded: dict[int, None] = {}
         self._require(range(len(self)), self._needed)

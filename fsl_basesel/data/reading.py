@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fsl_basesel.checks import one_of
 from fsl_basesel.data import cache, counter
@@ -33,16 +33,6 @@ _CHUNK = 64
 _LOOKED_AT = 64  # images of a class whose size and time are part of the fingerprint
 _HASHED = 2  # of them, whose content is
 _HASHED_BYTES = 1 << 16
-_ORIENTATION = 0x0112  # the EXIF tag
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 @functools.cache
@@ -76,10 +66,11 @@ def upright(picture: Image.Image, mode: str) -> Image.Image:
     larger, or negative, the range of the picture is stretched to that of a byte.
     """
     plain = type(picture) is Image.Image and picture.mode == mode and not picture.info
-    if plain and _orientation(picture) == 1:
+    if plain and not picture.getexif():
         return picture
-    picture.load()  # damage shows here; TIFF files are turned by pillow itself
-    turn = _TURNS.get(_orientation(picture))
+    picture.load()  # damage shows here
+    with suppress(Exception):  # damaged EXIF data; the picture itself may be good
+        picture = ImageOps.exif_transpose(picture)
     if picture.mode.startswith("I") or picture.mode == "F":
         picture = _in_bytes(picture)
     elif picture.has_transparency_data:
@@ -87,8 +78,7 @@ def upright(picture: Image.Image, mode: str) -> Image.Image:
         picture = Image.new("RGBA", picture.size, "white")
         picture.alpha_composite(colours.convert("RGBA"))
     picture = picture.convert(mode)
-    picture = picture if turn is None else picture.transpose(turn)
-    picture.info.clear()  # or it would be turned again
+    picture.info.clear()  # or it would not be plain when it comes again
     return picture
 
 
@@ -96,13 +86,6 @@ def own_mode(picture: Image.Image) -> str:
     """The mode to read a picture in: "L" for a grey one, "RGB" for any other."""
     grey = picture.mode in ("1", "L", "F") or picture.mode.startswith("I")
     return "L" if grey else "RGB"
-
-
-def _orientation(picture: Image.Image) -> int:
-    try:
-        return int(picture.getexif().get(_ORIENTATION, 1))
-    except Exception:  # damaged EXIF data; the picture itself may be good
-        return 1
 
 
 def _in_bytes(picture: Image.Image) -> Image.Image:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fsl_basesel.checks import installed
+from fsl_basesel.checks import installed, integer
 from fsl_basesel.data.datasets import from_dataset
 from fsl_basesel.data.folder import image_folder
 from fsl_basesel.data.hugging_face import from_hugging_face, is_hugging_face
@@ -59,8 +59,8 @@ def images_of(
     `change` is the preprocessing of the network. Also returned is whether it is applied to
     the images; it is not if a source gives tensors. Without `per_class` all images are taken.
     """
-    if per_class is not None and per_class < 1:
-        raise InputError(f"Expected `per_class` to be at least 1 but got {per_class}.")
+    if per_class is not None:
+        integer(per_class, "per_class", 1)
     plain = as_source(source, seed, on_corrupt)
     changed = plain.with_transform(change)
     used = plain if changed is None else changed

@@ -53,9 +53,9 @@ class Stage:
     @property
     def groups(self) -> tuple[Sequence[str | None] | None, Sequence[str] | None]:
         """Groups of the candidates and of the novel classes, where they are known."""
-        given = None if self.problem is None else self.problem.groups
-        own = None if self.candidates is None else self.candidates.groups
-        return given or own, None if self.novel is None else self.novel.groups
+        sides = (self.problem, self.candidates, self.novel)
+        given, own, novel = (getattr(side, "groups", None) for side in sides)
+        return given or own, novel
 
     @property
     def before(self) -> list[int]:
@@ -170,10 +170,8 @@ def _selection_files(path: Path) -> list[tuple[int, Path]]:
 
 def _stage(path: Path, number: int, file: Path) -> Stage:
     selection = Selection.load(file)
-    classes, problem = (
-        path / record.CLASSES_FILE.format(number),
-        path / record.PROBLEM_FILE.format(number),
-    )
+    classes = path / record.CLASSES_FILE.format(number)
+    problem = path / record.PROBLEM_FILE.format(number)
     candidates, novel = record.load_classes(classes) if classes.is_file() else (None, None)
     known = record.load_problem(problem, selection) if problem.is_file() else None
     return Stage(number, selection, candidates, novel, known)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -123,8 +122,8 @@ class Selector(ABC):
         if problem.limits is not None and not self.serves_limits:
             raise InputError(
                 "Expected a problem without budget, include, at_most and at_least for method "
-                f"{self.name!r}, which is for a plain m; use one of "
-                f"{', '.join(_methods(lambda one: one.serves_limits))}."
+                f"{self.name!r}, which is for a plain m; use auto or another one that serves "
+                "limits (docs/budgets.md)."
             )
 
     def on_device(self, device: str) -> Selector:
@@ -133,8 +132,7 @@ class Selector(ABC):
             return self
         if device != "cpu" and not self.uses_device():
             raise InputError(
-                f"Expected a method that can run on {device!r} "
-                f"({', '.join(_methods(Selector.uses_device))}) but got {self.name!r}, which runs "
+                f"Expected a method that can run on {device!r} but got {self.name!r}, which runs "
                 'on the CPU; leave `device` at "auto".'
             )
         changes: dict[str, Any] = {}
@@ -161,13 +159,6 @@ class Selector(ABC):
 
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-
-def _methods(fits: Callable[[Selector], bool]) -> list[str]:
-    """Names of the methods that fit, those that users registered included."""
-    from fsl_basesel.selectors import methods, selector_of  # which imports this module
-
-    return [name for name in methods() if fits(selector_of(name))]
 
 
 def _plain(value: object) -> object:

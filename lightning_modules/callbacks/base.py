@@ -129,8 +129,6 @@ class SelectionCallback(pl.Callback):
         self.method = selector_of(method)
         self.similarity = known_similarity(similarity)
         self.weights = None if weights is None else [float(value) for value in weights]
-        if self.weights is not None:  # their number is checked with the task
-            checks.shares(self.weights, len(self.weights))
         self.cost = None if cost is None else [float(value) for value in cost]
         if cost is not None and budget is None and not mu:
             raise InputError(

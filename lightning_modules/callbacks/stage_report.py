@@ -1,4 +1,4 @@
-"""Output of a selection: a file, log entries, a table on the screen."""
+"""What a run shows of a selection: log entries and a table on the screen."""
 
 from __future__ import annotations
 
@@ -18,18 +18,10 @@ Record = dict[str, Any]
 
 def record_of(selection: Selection, stage: int, classes: int, seconds: float) -> Record:
     """The record of a stage that is about to begin: all classes so far, seconds of the choice."""
-    return {
-        "stage": stage,
-        "classes": classes,
-        "added": list(selection.names),
-        "method": selection.method,
-        "value": selection.value,
-        "upper_bound": selection.upper_bound,
-        "gap": selection.gap,
-        "seconds": seconds,
-        "epochs": 0,
-        "metrics": {},
-    }
+    record = {"stage": stage, "classes": classes, "added": list(selection.names)}
+    names = ("method", "value", "upper_bound", "gap")
+    record |= {name: getattr(selection, name) for name in names}
+    return record | {"seconds": seconds, "epochs": 0, "metrics": {}}
 
 
 def log(trainer: pl.Trainer, record: Record) -> None:

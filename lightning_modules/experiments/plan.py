@@ -209,12 +209,7 @@ class Experiment:
 
 
 def is_blind(method: str) -> bool:
-    """Whether a method draws its classes and looks neither at K and lambda nor at centroids.
-
-    Example:
-        >>> is_blind("random"), is_blind("kmedoids"), is_blind("auto")
-        (True, False, False)
-    """
+    """Whether a method draws its classes and looks neither at K and lambda nor at centroids."""
     contract = selectors.selector_class(method)
     return contract.randomized and not (contract.uses_k or contract.needs_centroids)
 

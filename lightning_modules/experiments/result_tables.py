@@ -35,16 +35,10 @@ def result_rows(
             "experiment": experiment.name,
             "domain": row.dataset,
             "setting": experiment.setting,  # a table compares with one Random, whatever the method
-            "method": trial.method,
             "label": row.label,
             "similarity": None if is_blind(trial.method) else trial.similarity,
-            "k": trial.k,
-            "lam": trial.lam,
-            "m": trial.m,
-            "seed": trial.seed,
-            "value": result["value"],
-            "upper_bound": result["upper_bound"],
-            "gap": result["gap"],
+            **{name: getattr(trial, name) for name in ("method", "k", "lam", "m", "seed")},
+            **{name: result[name] for name in ("value", "upper_bound", "gap")},
             "share_k1": result["shares"]["1"],
             "share_k3": result["shares"]["3"],
             "classes": digest({"classes": sorted(result["classes"])}),  # tells sets apart

@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
+from fsl_basesel import checks
 from fsl_basesel.errors import InputError
 from lightning_modules.experiments.plan import Trial
 from lightning_modules.experiments.store import ResultStore
@@ -37,8 +38,7 @@ def run_all(
     Trials that have a result are not run. More than one of the `jobs` run side by side, each in a
     process of its own; `report` is called after each trial that is done or has failed.
     """
-    if jobs < 1:
-        raise InputError(f"Expected --jobs to be at least 1 but got {jobs}.")
+    checks.integer(jobs, "--jobs", 1)
     left = [trial for trial in trials if store.load(trial) is None]
     failures = []
     outcomes = _in_turn(left, store) if jobs == 1 else _side_by_side(left, store, jobs)

@@ -238,6 +238,7 @@ def test_what_has_no_spread_is_refused_by_name(name: str) -> None:
         ({"similarity": np.eye(3)}, "`similarity` of cosine, .* or a function but got array"),
         ({"centre": "each"}, "no `centre` with similarity 'cosine'"),
         ({"similarity": "centred", "shrinkage": 0.1}, "no `shrinkage` with similarity 'centred'"),
+        ({"similarity": np.dot, "centre": "each"}, "no `centre` with similarity '<"),
     ],
 )
 def test_unknown_options_are_refused(how: dict[str, Any], message: str) -> None:

@@ -86,7 +86,7 @@ def test_methods_for_a_plain_m_are_left_out_of_a_problem_with_limits(
     assert set(note.split(": ")[-1].split(", ")) == set(fb.methods()) - served
     result = run(*words, "--methods", "auto,paper")
     assert (result.code, result.out) == (2, "")
-    assert "'paper', which is for a plain m; use one of auto, greedy-target" in result.err
+    assert "'paper', which is for a plain m; use auto or another one" in result.err
 
 
 def test_general_selection_with_whitened_classes_has_no_domsim(run, pool: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_network_that_fails_is_told_and_tried_again(
     [
         (["--only", "plane"], "Expected `--only` to be one of"),
         (["--m", "5"], "Expected `--m` to be one of 4 but got '5'"),
-        (["--jobs", "0"], "Expected --jobs to be at least 1"),
+        (["--jobs", "0"], "Expected `--jobs` to be at least 1"),
         (["--out-dir", "/dev/null/x"], "Expected to write results to '/dev/null/x'"),
     ],
 )

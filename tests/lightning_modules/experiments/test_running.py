@@ -282,7 +282,7 @@ def test_side_by_side_gives_what_one_after_another_gives(tmp_path: Path) -> None
 
 def test_bad_requests_are_said(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
-    with pytest.raises(InputError, match="--jobs to be at least 1"):
+    with pytest.raises(InputError, match="`--jobs` to be at least 1"):
         runner.run_all([], store, jobs=0)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="Expected to write results to"):
