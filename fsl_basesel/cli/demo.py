@@ -136,7 +136,8 @@ def _print_comparison(
     console.print(table)
     repeats = len({row.trial.seed for row in rows})
     told = (
-        f"Networks trained on the {experiment.m[0]} classes of each method; accuracy on "
+        f"Networks trained on the {experiment.m[0]} classes of each method, chosen by cosine "
+        "similarity; accuracy on "
         f"{rows[0].trial.data['init_args']['novel_classes']} novel classes by nearest centroid, "
         f"mean of {repeats} repeats with 95 % intervals, differences paired. The last column is "
         "proven by the Lagrangian dual: the worst repeat's share of the best possible value."
