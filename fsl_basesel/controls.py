@@ -55,6 +55,11 @@ class Control:
             return f"{words} with the {self.too_few} classes of the task's domain"
         return f"{words} inside the task's domain" if self.kind == DOMAIN else words
 
+    @property
+    def words(self) -> str:
+        """`title`, and what the best of several sets reached."""
+        return self.title if self.kind == POOL else f"{self.title}; best {self.best:.6f}"
+
 
 def controls(
     problem: SelectionProblem,

@@ -107,11 +107,10 @@ def print_controls(
     console: Console, value: float, upper_bound: float | None, found: Sequence[Control]
 ) -> None:
     """What sets reach that look at no similarity, and how far from them the choice is."""
-    from fsl_basesel.controls import POOL, standing
+    from fsl_basesel.controls import standing
 
     for one in found:
-        best = "" if one.kind == POOL else f"; best {one.best:.6f}"
-        _fact(console, one.kind, f"{one.mean:.6f}  {one.title}{best}")
+        _fact(console, one.kind, f"{one.mean:.6f}  {one.words}")
     share = standing(value, upper_bound, found[0])
     if share is not None:
         _fact(console, "worth", f"{percent(share)} of the way from random choices to the bound")

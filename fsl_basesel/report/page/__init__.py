@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fsl_basesel
-from fsl_basesel.controls import POOL, Control, doubts
+from fsl_basesel.controls import Control, doubts
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report import content as contents
 from fsl_basesel.report import figures
@@ -126,14 +126,7 @@ def _deciding(
         "bound": selection.upper_bound,
         "gap": selection.gap,
         "cost": None,
-        "controls": [
-            {
-                "kind": one.kind,
-                "value": one.mean,
-                "words": one.title + ("" if one.kind == POOL else f"; best {one.best:.6f}"),
-            }
-            for one in controls
-        ],
+        "controls": [{"kind": one.kind, "value": one.mean, "words": one.words} for one in controls],
     }
     if problem is not None and fits(problem):
         facts |= _whole(stage, problem)
