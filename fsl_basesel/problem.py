@@ -22,6 +22,7 @@ from fsl_basesel.similarity import (
     ClassCentroids,
     SimilarityFunction,
     Space,
+    default_objective,
     similarity_columns,
     space_of,
 )
@@ -225,10 +226,10 @@ class SelectionProblem:
         candidates: ArrayLike | ClassCentroids,
         novel: ArrayLike | ClassCentroids | None = None,
         m: int | None = None,
-        k: int = 3,
+        k: int | None = None,
         lam: float = 0.0,
         *,
-        similarity: str | SimilarityFunction = "cosine",
+        similarity: str | SimilarityFunction | None = None,
         centre: str = "candidates",
         shrinkage: float = 0.5,
         names: Sequence[str] | None = None,
@@ -246,9 +247,10 @@ class SelectionProblem:
             novel: `|N| x d` class centroids; None is General Selection, where the candidates
                 themselves stand for the classes to come.
             m: As for the class.
-            k: As for the class.
+            k: As for the class; 3 by default, 1 in General Selection.
             lam: As for the class.
-            similarity: "cosine" (the paper), "centred", "whitened" (see
+            similarity: "cosine" (the paper, the default; but see
+                `fsl_basesel.similarity.default_objective`), "centred", "whitened" (see
                 `fsl_basesel.similarity.space_of`), or a function of (a block of candidates
                 `[b, d]`, novel `[|N|, d]`) to `[|N|, b]`.
             centre: For "centred" and "whitened": "candidates" subtracts their mean from both sides,
@@ -268,6 +270,7 @@ class SelectionProblem:
             >>> problem.value([0, 1]), problem.value([2, 3])
             (1.0, 0.0)
         """
+        k, similarity = default_objective(novel is None, k, similarity)
         made_by: dict[str, str] = {}
         if isinstance(candidates, ClassCentroids):
             names = candidates.names if names is None else names
@@ -310,16 +313,9 @@ class SelectionProblem:
         distributed.all_or_none(lambda: memory.refuse_oversize("the similarities", needed, ADVICE))
         how = space_of(similarity, base, target, centre, shrinkage)
         columns = similarity_columns(base, target[here], base_names, target_names[here], how)
-        matrix = Matrix(
-            columns,
-            rows,
-            base_names,
-            target_names,
-            centroids=(base, target),
-            space=how if isinstance(how, Space) else None,
-            tensors=tensors,
-            made_by=made_by,
-        )
+        space = how if isinstance(how, Space) else None
+        about = ((base, target), space, tensors, made_by)
+        matrix = Matrix(columns, rows, base_names, target_names, *about)
         return cls(matrix, m, k, lam, **settings)
 
     def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:

@@ -207,6 +207,23 @@ def known_similarity(similarity: str | SimilarityFunction) -> str | SimilarityFu
     )
 
 
+def default_objective(
+    general: bool, k: int | None, similarity: str | SimilarityFunction | None
+) -> tuple[int, str | SimilarityFunction]:
+    """K and similarity, with defaults for what was not given.
+
+    The paper's cosine and K = 3; in General Selection whitened and K = 1, which train better
+    networks there (docs/results/objective-general.md). A K that is given keeps the cosine.
+
+    Example:
+        >>> default_objective(True, None, None), default_objective(True, 5, None)
+        ((1, 'whitened'), (5, 'cosine'))
+    """
+    if similarity is None:
+        similarity = "whitened" if general and k is None else "cosine"
+    return (1 if general else 3) if k is None else k, similarity
+
+
 def space_of(
     similarity: str | SimilarityFunction,
     candidates: np.ndarray,

@@ -111,7 +111,7 @@ def settings_for(asked: argparse.Namespace, gpu: bool) -> Settings:
     finetune = asked.backbone is not None and asked.train in (None, "finetune")
     epochs = 10 if finetune else 120 if gpu else 30
     trainer: Settings = {"log_every_n_steps": 1, "enable_model_summary": False}
-    chosen: Settings = {"k": 3} | ({} if asked.backbone is None else {"extractor": asked.backbone})
+    chosen: Settings = {} if asked.backbone is None else {"extractor": asked.backbone}
     staged = asked.backbone is None or asked.schedule is not None
     if staged:
         chosen |= {"schedule": doubled_up_to(m), "epochs_per_stage": epochs}

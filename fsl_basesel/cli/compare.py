@@ -43,15 +43,13 @@ def run(args: argparse.Namespace) -> int:
     with output.working("Reading the input, computing similarities"):
         inputs = build_inputs(args)
     problem = inputs.problem
-    if args.methods is None:
-        selections, refused = compare(problem, fb.methods(), args.seed)
-    else:
-        methods = output.listed(args.methods, fb.methods(), "--methods")
-        for name in methods:
-            selector_of(name).require(problem)
-        selections, refused = compare(problem, methods, args.seed)
-        for error in refused.values():
-            raise error
+    known, named = fb.methods(), args.methods is not None
+    methods = output.listed(args.methods, known, "--methods") if named else known
+    for name in methods if named else ():
+        selector_of(name).require(problem)
+    selections, refused = compare(problem, methods, args.seed)
+    if named and refused:
+        raise next(iter(refused.values()))
     found = controls(problem, *inputs.groups)
     best = max(selections, key=lambda selection: selection.value)
     columns = ("method", "value", "upper_bound", "share_of_bound", "gap", "seconds")
@@ -75,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     def table(console: screen.PlainConsole) -> None:
         screen.print_comparison(console, problem, selections)
         screen.print_controls(console, best.value, best.upper_bound, found)
-        notes = [*doubts(problem, best, found[0], inputs.trained), *defaults(args)]
+        notes = [*doubts(problem, best, found[0], inputs.trained), *defaults(args, problem)]
         if refused:
             why = "--methods NAME says why"
             notes.append(f"left out, as they do not apply ({why}): {', '.join(refused)}")

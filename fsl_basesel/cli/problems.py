@@ -26,7 +26,7 @@ input:
   labels and names; FILE:KEY names other features, FILE:features=KEY,labels=KEY
   any of them. See docs/cli.md."""
 
-DEFAULT_M, DEFAULT_K = 100, 3
+DEFAULT_M = 100
 LIMITS_FORMAT = "fsl-basesel limits 1"
 LIMITS = ("at_least", "at_most", "budget", "classes", "cost", "exclude", "groups", "include", "m")
 
@@ -40,9 +40,9 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--similarity",
         metavar="NAME|FILE",
-        help="how classes are compared: cosine (the paper, the default), centred or whitened; or, "
-        "instead of CANDIDATES and NOVEL, a matrix of similarities, rows novel classes, columns "
-        "candidates (./whitened names a file)",
+        help="how classes are compared: cosine (the paper, the default), centred or whitened (the "
+        "default without --novel and -k); or, instead of CANDIDATES and NOVEL, a matrix of "
+        "similarities, rows novel classes, columns candidates (./whitened names a file)",
     )
     mean = "centred, whitened: subtract the candidates' mean, or from each side its own (each)"
     add("--centre", choices=("candidates", "each"), default="candidates", help=mean)
@@ -64,7 +64,8 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     add("--limits", metavar="FILE", help="all of these, as the page saves them; options win")
     add = parser.add_argument_group("objective").add_argument
     add("-m", type=int, help=f"how many classes to choose ({DEFAULT_M})")
-    add("-k", type=int, help=f"how many nearest base classes count for a novel class ({DEFAULT_K})")
+    nearest = "how many nearest base classes count for a novel class (3, without --novel 1)"
+    add("-k", type=int, help=nearest)
     add("--lam", type=float, metavar="X", help="weight of the diversity term (0)")
     add("--suggestion", metavar="FILE", help="k and lam as `fsl-basesel suggest --out` saved them")
     add("--mu", type=float, metavar="X", help="weight of the cost in the objective (0)")
@@ -197,13 +198,14 @@ def build_inputs(args: argparse.Namespace) -> Inputs:
     settings, page_classes = all_or_none(
         lambda: _settings(args, candidates.names, novel_names, candidates.groups, images)
     )
+    if getattr(args, "method", None) == "paper":  # as the paper has it, with and without a task
+        settings = {"k": 3, "similarity": args.similarity or "cosine"} | settings
     problem = SelectionProblem.from_centroids(
         candidates,
         novel,
-        similarity=args.similarity or "cosine",
         centre=args.centre,
         spread=launched(),
-        **settings,
+        **{"similarity": args.similarity} | settings,
     )
     return Inputs(problem, candidates, novel, jobs, page_classes)
 
@@ -230,13 +232,13 @@ def _classes(path: str, job: EmbeddingJob | None, args: argparse.Namespace) -> C
     return read_classes(path)
 
 
-def defaults(args: argparse.Namespace) -> list[str]:
+def defaults(args: argparse.Namespace, problem: SelectionProblem) -> list[str]:
     """A note on which of m and k were not given: they decide the choice."""
     names = []
     if args.m is None and args.budget is None and args.limits is None:
         names.append(f"m = {DEFAULT_M}")
     if args.k is None and args.suggestion is None:
-        names.append(f"k = {DEFAULT_K}")
+        names.append(f"k = {problem.k}")
     return [f"{' and '.join(names)} by default; give -m and -k to choose"] if names else []
 
 

@@ -125,7 +125,8 @@ def print_table(
         screen.print_novel(console, selection.explain().novel)
     elif len(selection.names) > top:
         console.print(f"... and {len(selection.names) - top} more (--top N shows N)", style="dim")
-    output.note([*doubts(inputs.problem, selection, found[0], inputs.trained), *defaults(args)])
+    reasons = doubts(inputs.problem, selection, found[0], inputs.trained)
+    output.note([*reasons, *defaults(args, inputs.problem)])
 
 
 def as_text(selection: Selection, format: str) -> str:

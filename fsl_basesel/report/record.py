@@ -52,15 +52,9 @@ def save_stage(
 ) -> None:
     """Write what a selection leaves for its report, in place of what another left.
 
-    Args:
-        folder: The run's folder.
-        stage: Number of the selection, from 1.
-        selection: The selection.
-        classes: Centroids it was made with, see `save_classes`.
-        problem: What it was chosen from, if the centroids do not tell, see `save_problem`. It is
-            not written if it is too large for a page to choose again.
-        images: What thumbnails are made of, see `save_pictures`.
-        file: Name of the selection's file.
+    `stage` counts from 1. `classes` are the centroids it was made with, `problem` is what it was
+    chosen from, if the centroids do not tell and a page can choose again from it; `images` are what
+    thumbnails are made of.
     """
     root = Path(folder)
     for old in (CLASSES_FILE, PROBLEM_FILE):  # else they would be taken for those of this one

@@ -34,7 +34,12 @@ from fsl_basesel.selecting import select
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors import selector_of
 from fsl_basesel.selectors.base import Selector
-from fsl_basesel.similarity import ClassCentroids, SimilarityFunction, known_similarity
+from fsl_basesel.similarity import (
+    ClassCentroids,
+    SimilarityFunction,
+    default_objective,
+    known_similarity,
+)
 from lightning_modules.both import plain_checkpoint_io
 from lightning_modules.callbacks import compatibility, stage_report
 from lightning_modules.callbacks.early_stopping import callbacks_of
@@ -65,7 +70,7 @@ class SelectionCallback(pl.Callback):
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         similarity: "cosine" (the paper), "centred", "whitened" or a function; see
-            `SelectionProblem.from_centroids`.
+            `SelectionProblem.from_centroids`, also for defaults.
         extractor: network that chooses in the first stage; None is the model that is trained, or
             chance in a cold start. A module with `features`, the path of a `BaseClassifier`
             checkpoint, or a name that `fsl_basesel.backbones.load_backbone` takes, such as
@@ -97,11 +102,11 @@ class SelectionCallback(pl.Callback):
     def __init__(
         self,
         schedule: Schedule,
-        k: int = 3,
+        k: int | None = None,
         lam: float = 0.0,
         method: str | Selector = "auto",
         *,
-        similarity: str | SimilarityFunction = "cosine",
+        similarity: str | SimilarityFunction | None = None,
         extractor: Extractor | None = None,
         selected: Sequence[str] = (),
         general: bool = False,
@@ -124,10 +129,12 @@ class SelectionCallback(pl.Callback):
     ) -> None:
         self.schedule, self.extractor = schedule, extractor
         self.selected, self.general = tuple(selected), general
-        self.k = checks.integer(k, "k", 1)
-        self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
         self.method = selector_of(method)
-        self.similarity = known_similarity(similarity)
+        if self.method.name == "paper":  # its K and similarity, with and without a task
+            k, similarity = default_objective(False, k, similarity)
+        self.k = None if k is None else checks.integer(k, "k", 1)
+        self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
+        self.similarity = None if similarity is None else known_similarity(similarity)
         self.weights = None if weights is None else [float(value) for value in weights]
         self.cost = None if cost is None else [float(value) for value in cost]
         if cost is not None and budget is None and not mu:
@@ -251,7 +258,9 @@ class SelectionCallback(pl.Callback):
         The paper's similarity, equal weights and no limits are not named: checkpoints from before
         there were others have none.
         """
-        name = getattr(self.similarity, "__qualname__", self.similarity)
+        general = self.general or getattr(self.data, "novel", "not known yet") is None
+        k, similarity = default_objective(general, self.k, self.similarity)
+        name = getattr(similarity, "__qualname__", similarity)
         other = {} if name == "cosine" else {"similarity": str(name)}
         if self.weights is not None:
             other["weights"] = fingerprint([repr(self.weights)])
@@ -263,7 +272,7 @@ class SelectionCallback(pl.Callback):
             "epochs_per_stage": list(self.schedule.epochs),
             "start": list(self.selected),
             "general": self.general,
-            "k": self.k,
+            "k": k,
             "lam": self.lam,
             "mu": self.mu,
             "selector": repr(self.method),
@@ -390,7 +399,7 @@ class SelectionCallback(pl.Callback):
         if classes is not None:  # a random first stage has none
             images = self.data.pool, None if self.general else self.data.novel
         more = (self.weights, self.cost, self.limits.get("groups"))
-        if more == (None, None, None) and isinstance(self.similarity, str):
+        if more == (None, None, None) and not callable(self.similarity):
             problem = None  # the centroids tell it
         save_stage(folder, number, selection, classes, problem, images)
 

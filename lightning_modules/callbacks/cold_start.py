@@ -67,7 +67,8 @@ class ColdStartSelection(SelectionCallback):
         **options: Any,
     ) -> None:
         stages = Schedule.of(schedule, epochs_per_stage)
-        super().__init__(stages, k, lam, method, **options)
+        # Whitened similarities are not shown to help weak features, with or without a task.
+        super().__init__(stages, k, lam, method, **{"similarity": "cosine"} | options)
         if "budget" in self.limits:
             raise InputError(
                 "Expected no `budget` for ColdStartSelection, whose schedule says how many classes "

@@ -25,7 +25,8 @@ class SelectBaseClasses(SelectionCallback):
     Args:
         m: how many classes to choose, 100 by default; with a budget how many at most, and then it
             must be given: it is the size of the model's head.
-        k: how many of its nearest base classes count for a novel class (K in the paper).
+        k: how many of its nearest base classes count for a novel class (K in the paper); None is
+            3, in General Selection 1.
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
@@ -40,7 +41,7 @@ class SelectBaseClasses(SelectionCallback):
     def __init__(
         self,
         m: int | None = None,
-        k: int = 3,
+        k: int | None = None,
         lam: float = 0.0,
         method: str | Selector = "auto",
         *,

@@ -268,6 +268,20 @@ def test_a_selection_records_options_and_weights_that_are_not_the_default() -> N
     assert set(recorded(similarity="whitened").values()) == {None}
 
 
+def test_without_a_task_whitened_and_k_of_1_are_the_default() -> None:
+    pool, task = centroids(0, 9, 5), centroids(1, 4, 5)
+
+    def found(novel: np.ndarray | None, **how: Any) -> tuple[str, int]:
+        problem = fb.SelectionProblem.from_centroids(pool, novel, m=2, **how)
+        return problem.similarity_name, problem.k
+
+    assert found(task) == ("cosine", 3)
+    assert found(None) == ("whitened", 1)
+    assert found(None, k=3) == ("cosine", 3)
+    assert found(None, similarity="cosine") == ("cosine", 1)
+    assert found(task, k=1) == ("cosine", 1)
+
+
 def test_domsim_refuses_by_name_a_task_whose_mean_has_no_direction() -> None:
     pool = centroids(0, 9, 5)
     for how in ({"novel": pool}, {"novel": centroids(1, 4, 5), "centre": "each"}):

@@ -102,10 +102,10 @@ def test_flags_go_before_yaml_and_yaml_before_what_is_found_out() -> None:
     assert selection(settings("pool", "-m", "5"))["schedule"] == [5]
     assert selection(settings("pool", "--similarity", "whitened"))["similarity"] == "whitened"
     assert selection(settings("pool", "--schedule", "2,4", "--epochs", "7")) == {
-        "k": 3, "schedule": [2, 4], "epochs_per_stage": 7,
+        "schedule": [2, 4], "epochs_per_stage": 7,
     }  # fmt: skip
     once = settings("pool", "--backbone", "efficientnet-lite0", "-m", "2", "--epochs", "4")
-    assert selection(once) == {"k": 3, "extractor": "efficientnet-lite0", "m": 2}
+    assert selection(once) == {"extractor": "efficientnet-lite0", "m": 2}
     assert once["trainer"]["max_epochs"] == 4
     assert once["model"]["init_args"]["backbone"] == "efficientnet-lite0"
     scratch = settings("pool", "--backbone", "efficientnet-lite0", "--train", "scratch")

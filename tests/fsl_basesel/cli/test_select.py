@@ -206,6 +206,20 @@ def test_a_file_with_the_name_of_a_similarity_is_named_by_its_path(
     assert "Expected a file or folder of CANDIDATES" in alone.err
 
 
+def test_without_a_task_the_defaults_are_others_but_for_the_paper(run, pool: Path) -> None:
+    for words, expected in (
+        ((), ("whitened", 1)),
+        (("-k", 3), ("cosine", 3)),
+        (("--similarity", "cosine"), ("cosine", 1)),
+        (("--method", "paper"), ("cosine", 3)),
+        (("--method", "paper", "-k", 2, "--similarity", "centred"), ("centred", 2)),
+    ):
+        result = run("select", pool, "-m", 3, *words, "--format", "json")
+        settings = json.loads(result.out)["hyperparameters"]
+        assert (settings["similarity"], settings["k"]) == expected
+    assert "note: k = 1 by default" in run("select", pool, "-m", 3).err
+
+
 def test_weights_of_the_novel_classes(run, pool: Path, task: Path, tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text("name,weight\n" + "".join(f"{n},0\n" for n in TASK_NAMES[1:]))
     with open(tmp_path / "w.csv", "a") as file:

@@ -50,6 +50,22 @@ def test_selects_by_the_model_that_is_trained_as_it_is_at_the_start(tmp_path: Pa
     assert fb.Selection.load(tmp_path / "selection-stage-1.json").indices == expected
 
 
+def test_without_a_task_the_defaults_are_others_but_for_the_paper(tmp_path: Path) -> None:
+    found = []
+    for number, (general, how) in enumerate(
+        [(False, {}), (True, {}), (True, {"k": 2}), (True, {"method": "paper"})]
+    ):
+        folder = tmp_path / str(number)
+        callback = SelectBaseClasses(3, general=general, verbose=False, **how)
+        fitted(folder, callback)
+        settings = fb.Selection.load(folder / "selection-stage-1.json").hyperparameters
+        assert callback.settings()["k"] == settings["k"]
+        found.append((settings["similarity"], settings["k"]))
+    assert found == [("cosine", 3), ("whitened", 1), ("cosine", 2), ("cosine", 3)]
+    assert ColdStartSelection(general=True).settings()["k"] == 3
+    assert "similarity" not in ColdStartSelection(general=True).settings()  # the paper's
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
