@@ -30,9 +30,7 @@ def test_the_demo_trains_compares_explains_and_reports(run, tmp_path: Path) -> N
                   "Why these classes?", "What do the novel classes get?"):  # fmt: skip
         assert words in result.out
     assert "8 networks to train for 4 methods and 2 repeats (fine)" in result.out
-    words = (
-        "A choice has to beat all candidates with as many images (Whole pool) and, if some"
-    )
+    words = "A choice has to beat all candidates with as many images (Whole pool) and, if some"
     assert words in " ".join(result.out.split())
     assert "LATIN" in result.out.split("What do the novel classes get?")[1]
     assert max(map(len, result.out.splitlines())) <= 80 + len(str(out))
