@@ -95,8 +95,7 @@ def selection_problem(
         network: turns images into features.
         novel: `MetaDataset` of the classes to prepare for; None is General Selection.
         m: how many classes to choose.
-        k: how many of its nearest base classes count for a novel class (K in the paper); None is
-            3, in General Selection 1.
+        k: nearest base classes that count for a novel class; None is 3, in General Selection 1.
         lam: weight of the diversity term (lambda in the paper).
         preview: images of each class that its centroid is made of; None is 50, or all it has.
         features: method or submodule of `network` to call; by default the network itself.

@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
         screen.print_controls(console, best.value, best.upper_bound, found)
         notes = [*doubts(problem, best, found[0], inputs.trained), *defaults(args, problem)]
         if refused:
-            why = "--methods NAME says why"
-            notes.append(f"left out, as they do not apply ({why}): {', '.join(refused)}")
+            left = ", ".join(refused)
+            notes.append(f"left out, as they do not apply (--methods NAME says why): {left}")
         output.note(notes)
 
     output.deliver(args, lambda format: output.as_text(format, rows, document), table)

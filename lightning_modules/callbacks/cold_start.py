@@ -14,6 +14,7 @@ from fsl_basesel.errors import InputError
 from fsl_basesel.selection import Selection
 from fsl_basesel.selectors.base import Selector
 from fsl_basesel.selectors.baselines import RandomSelection
+from fsl_basesel.similarity import SimilarityFunction
 from lightning_modules.callbacks.base import SelectionCallback
 from lightning_modules.callbacks.early_stopping import callbacks_of
 from lightning_modules.callbacks.schedule import Schedule, StageState, last_epoch
@@ -44,6 +45,7 @@ class ColdStartSelection(SelectionCallback):
         k: how many of its nearest base classes count for a novel class (K in the paper).
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
+        similarity: as in `SelectionCallback`; the paper's by default, also without a task.
         warm_start: keep the weights from stage to stage.
         options: those of `SelectionCallback` but `budget`. `extractor` chooses the first classes,
             which are random without one; `selected` are in the first stage anyway; `seed` is also
@@ -63,12 +65,12 @@ class ColdStartSelection(SelectionCallback):
         lam: float = 0.0,
         method: str | Selector = "auto",
         *,
+        similarity: str | SimilarityFunction = "cosine",
         warm_start: bool = False,
         **options: Any,
     ) -> None:
         stages = Schedule.of(schedule, epochs_per_stage)
-        # Whitened similarities are not shown to help weak features, with or without a task.
-        super().__init__(stages, k, lam, method, **{"similarity": "cosine"} | options)
+        super().__init__(stages, k, lam, method, similarity=similarity, **options)
         if "budget" in self.limits:
             raise InputError(
                 "Expected no `budget` for ColdStartSelection, whose schedule says how many classes "

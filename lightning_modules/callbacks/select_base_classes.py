@@ -25,8 +25,7 @@ class SelectBaseClasses(SelectionCallback):
     Args:
         m: how many classes to choose, 100 by default; with a budget how many at most, and then it
             must be given: it is the size of the model's head.
-        k: how many of its nearest base classes count for a novel class (K in the paper); None is
-            3, in General Selection 1.
+        k: nearest base classes that count for a novel class; None is 3, in General Selection 1.
         lam: weight of the diversity term (lambda in the paper).
         method: name of a method (`fsl_basesel.methods()`) or a `Selector` with its settings.
         selected: classes of the pool, by name, that are base classes already; `m` are added.
