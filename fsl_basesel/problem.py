@@ -313,9 +313,9 @@ class SelectionProblem:
         distributed.all_or_none(lambda: memory.refuse_oversize("the similarities", needed, ADVICE))
         how = space_of(similarity, base, target, centre, shrinkage)
         columns = similarity_columns(base, target[here], base_names, target_names[here], how)
-        space = how if isinstance(how, Space) else None
-        about = ((base, target), space, tensors, made_by)
-        matrix = Matrix(columns, rows, base_names, target_names, *about)
+        matrix = Matrix(columns, rows, base_names, target_names, tensors=tensors, made_by=made_by)
+        matrix.centroids = base, target
+        matrix.space = how if isinstance(how, Space) else None
         return cls(matrix, m, k, lam, **settings)
 
     def shard(self, group: ProcessGroup | None = None) -> SelectionProblem:
