@@ -2,11 +2,13 @@
 
 A selection is compared with random sets of the same size, with a random draw inside the task's own
 domain where groups of classes are known, and with the whole pool. A learner that is trained on
-such a set gets as many images as one that is trained on the selection.
+such a set gets as many images as one that is trained on the selection: `even_counts` says how many
+of each class, and `random_set_with_images` draws classes that have enough.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsl_basesel import checks
+from fsl_basesel.errors import InputError
 from fsl_basesel.limits import first_allowed
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.selection import Selection
@@ -134,6 +137,57 @@ def random_set(
     if inside is not None:
         ranked = np.concatenate([ranked[inside[ranked]], ranked[~inside[ranked]]])
     return first_allowed(problem, ranked)
+
+
+def random_set_with_images(
+    problem: SelectionProblem, sizes: np.ndarray, images: int, seed: int, draws: int = 100
+) -> list[int]:
+    """The first random set that has at least `images` images, with the classes in already.
+
+    If none of `draws` sets has, it is the one with the most. `sizes` are the images of each
+    candidate, `[|B|]`.
+
+    Example:
+        >>> problem = SelectionProblem([[0.9, 0.8, 0.1, 0.3]], m=2, k=1)
+        >>> sorted(random_set_with_images(problem, np.array([5, 90, 80, 5]), 150, seed=0))
+        [1, 2]
+    """
+    generator = seeded(seed)
+    needed = images - sizes[problem.is_selected].sum()
+    largest: list[int] = []
+    for _ in range(draws):
+        drawn = random_set(problem, generator)
+        if not largest or sizes[drawn].sum() > sizes[largest].sum():
+            largest = drawn
+        if sizes[largest].sum() >= needed:
+            break
+    return largest
+
+
+def even_counts(sizes: Sequence[int] | np.ndarray, images: int) -> np.ndarray:
+    """How many images to take of each class for `images` in all, as evenly as they allow.
+
+    A class with fewer than its share gives all it has, and others give more; earlier classes give
+    what is left over. All are taken where there are no more than `images`.
+
+    Example:
+        >>> even_counts([9, 2, 9], images=11)
+        array([5, 2, 4])
+    """
+    counts = np.asarray(sizes)
+    if images < len(counts):
+        raise InputError(
+            f"Expected at least one image of each class but got {images} images for {len(counts)} "
+            "classes: too many classes for equal numbers of images; leave this control out, or "
+            "choose a larger m."
+        )
+    if images >= counts.sum():
+        return counts
+    shares = range(int(counts.max()) + 1)
+    share = bisect_right(shares, images, key=lambda each: np.minimum(counts, each).sum()) - 1
+    taken = np.minimum(counts, share)
+    taken[np.flatnonzero(counts > share)[: images - taken.sum()]] += 1
+    return taken
 
 
 def standing(value: float, upper_bound: float | None, control: Control) -> float | None:

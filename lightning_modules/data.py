@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from fsl_basesel import checks
+from fsl_basesel.controls import even_counts
 from fsl_basesel.data import ClassPool, ImageSet, NovelTask, counter, require_disjoint
 from fsl_basesel.data.cache import fingerprint
 from fsl_basesel.data.reading import text_of
@@ -240,8 +241,9 @@ class BaseClassDataModule(DataModule):
         batch_size: images of a batch in one process.
         seed: seed of the order of the images and of the augmentation.
         val_per_class: images of every class kept out of training for validation.
-        max_per_class: train on this many first images of every class; None uses all. Networks
-            on different numbers of classes can see equal numbers of images that way.
+        max_images: train on this many images at most, as evenly from the classes as they allow
+            (`fsl_basesel.controls.even_counts`); None uses all. Networks on different classes can
+            be trained on equal numbers of images that way.
         min_epoch_images: training images of an epoch at least. Where the classes have fewer, an
             epoch goes over them more than once, the last time in part, so that a model of few
             classes is trained as long as one of more.
@@ -272,7 +274,7 @@ class BaseClassDataModule(DataModule):
         *,
         seed: int = 0,
         val_per_class: int = 0,
-        max_per_class: int | None = None,
+        max_images: int | None = None,
         min_epoch_images: int = 0,
         augment: Augmentation | None = None,
         eval_batch_size: int = 128,
@@ -289,14 +291,14 @@ class BaseClassDataModule(DataModule):
             ("num_workers", num_workers, 0),
         ):
             checks.integer(value, name, minimum)
-        if max_per_class is not None:
-            checks.integer(max_per_class, "max_per_class", 1)
+        if max_images is not None:
+            checks.integer(max_images, "max_images", 1)
         if novel is not None:
             require_disjoint(pool, novel)
         self.pool, self.novel = pool, novel
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.seed, self.val_per_class, self.augment = seed, val_per_class, augment
-        self.max_per_class, self.min_epoch_images = max_per_class, min_epoch_images
+        self.max_images, self.min_epoch_images = max_images, min_epoch_images
         self.workers: dict[str, Any] = {
             "num_workers": num_workers,
             "pin_memory": pin_memory,
@@ -403,10 +405,12 @@ class BaseClassDataModule(DataModule):
                 f"Expected more than `val_per_class` = {self.val_per_class} images in every class "
                 f"but {self.classes[small[0]]!r} has {sizes[small[0]]}; lower `val_per_class`."
             )
-        held = everything.items >= (sizes - self.val_per_class)[everything.labels]
-        mask = held if held_out else ~held
-        if self.max_per_class is not None and not held_out:
-            mask &= everything.items < self.max_per_class
+        first = sizes - self.val_per_class
+        if held_out:
+            mask = everything.items >= first[everything.labels]
+        else:
+            taken = first if self.max_images is None else even_counts(first, self.max_images)
+            mask = everything.items < taken[everything.labels]
         chosen = (everything.classes[mask], everything.items[mask], everything.labels[mask])
         return ImageSet(everything.source, *chosen)
 
@@ -438,7 +442,7 @@ class BaseClassDataModule(DataModule):
     def _cached_loader(self, part: str, epoch: Callable[[], int]) -> EpochLoader:
         """The loader there is, or a new one if the classes or the settings have changed."""
         settings = self._loader_settings(part)
-        key = (self.class_numbers, self.val_per_class, epoch, *settings.items())
+        key = (self.class_numbers, self.val_per_class, self.max_images, epoch, *settings.items())
         if part not in self._loaders or self._loaders[part][0] != key:
             self._close(part)
             images = self.training_images() if part == "train" else self.validation_images()
@@ -482,7 +486,7 @@ class BaseClassDataModule(DataModule):
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed with this data module."""
-        limit = {} if self.max_per_class is None else {"max_per_class": self.max_per_class}
+        limit = {} if self.max_images is None else {"max_images": self.max_images}
         augment = None if self.augment is None else text_of(self.augment)
         if augment is not None and len(augment) > 80:  # that of a function
             augment = fingerprint([augment])

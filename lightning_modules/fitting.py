@@ -22,6 +22,7 @@ from rich.console import Console
 import fsl_basesel as fb
 from fsl_basesel.backbones import load_backbone
 from fsl_basesel.cli.output import save_page
+from fsl_basesel.controls import even_counts, random_set_with_images
 from fsl_basesel.data.pool import ClassPool
 from fsl_basesel.errors import InputError
 from fsl_basesel.files.writing import csv_text, write_text
@@ -166,28 +167,51 @@ def accuracy(command: FitCLI) -> NovelAccuracy | None:
 
 
 def control_run(command: FitCLI, settings: Settings, words: Sequence[str]) -> FitCLI:
-    """Train the same network as long on as many random classes, in a folder of its own."""
+    """Train the same network on random classes with as many images, in a folder of its own."""
     from lightning_modules.cli import build
 
-    stages = stages_of(command)
-    if not stages or command.datamodule.novel is None:
+    stages, data, selection = stages_of(command), command.datamodule, command.selection
+    if selection is None or data.novel is None:
         raise InputError("Expected a selection and a novel task (--novel) for --control random.")
-    m, epochs = stages[-1]
+    images, sizes = len(data.training_images()), data.pool.source.sizes - data.val_per_class
+    before = data.pool.source.positions(selection.selected)
+    m = len(data.class_numbers) - len(before)
+    drawn = random_set_with_images(
+        selection.nothing_known(m, before), sizes, images, selection.seed
+    )
     random = copy.deepcopy(settings)
     random["run"] = str(command.folder / CONTROL)
     (chosen,) = callbacks_of(random, "selection")
     chosen["class_path"] = found.ONCE
-    seed = chosen["init_args"].get("seed", 0)
-    chosen["init_args"] = {"m": m, "method": "random", "certify": False, "seed": seed}
-    random.setdefault("trainer", {})["max_epochs"] = epochs
-    if command.trainer.is_global_zero:
-        say(f"Control: a second network on {m} random classes")
+    chosen["init_args"] = {
+        "m": len(before) + len(drawn),
+        "include": [data.pool.names[c] for c in [*before, *drawn]],
+        "method": "random",
+        "certify": False,
+        "seed": selection.seed,
+    }
+    random.setdefault("trainer", {})["max_epochs"] = stages[-1][1]
     other = build(random, [word for word in words if not word.startswith("--trainer.callbacks")])
+    other.datamodule.max_images = images
+    # A set with fewer images is gone over more often, so that both networks learn as long.
+    other.datamodule.min_epoch_images = max(data.min_epoch_images, images)
+    if command.trainer.is_global_zero:
+        say(f"Control: a second network on {len(before) + len(drawn)} random classes")
     other.fit()
-    ours, theirs = (len(one.datamodule.training_images()) for one in (command, other))
-    if command.trainer.is_global_zero and ours != theirs:  # their classes differ in size
-        say(f"Training images: {ours} of the chosen classes, {theirs} of the control")
+    if command.trainer.is_global_zero:
+        say_images(images, len(other.datamodule.training_images()))
     return other
+
+
+def say_images(chosen: int, random: int) -> None:
+    """Say how many training images the chosen classes and their control had."""
+    if chosen == random:
+        say(f"Training images: {chosen} of the chosen classes, as many of the control")
+    else:
+        say(
+            f"Training images: {chosen} of the chosen classes, but only {random} of the control: "
+            "of 100 random draws none has as many, so the difference is partly one of images"
+        )
 
 
 def show_result(
@@ -238,14 +262,15 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
     selection = fb.select(problem, callback.method, callback.seed)
     callback.save_files(folder, 1, selection)
     before = list(problem.selected)
-    result = _frozen_accuracy(data, before + selection.indices, network)
+    result, images = _frozen_accuracy(data, before + selection.indices, network)
     m = len(before) + callback.m
     row = row_of(Moment(0, 0, 0, m), result, callback.seed)
     write_text(folder / f"novel_allway_{data.novel.shots}shot.csv", csv_text([row]))
     random = None
     if control:
-        drawn = fb.select(problem, "random", callback.seed, certify=False).indices
-        random = _frozen_accuracy(data, before + drawn, network)
+        drawn = random_set_with_images(problem, data.pool.source.sizes, images, callback.seed)
+        random, theirs = _frozen_accuracy(data, before + drawn, network, images)
+        say_images(images, theirs)
     show_result(folder, m, result, random)
     write_report(folder)
 
@@ -260,13 +285,22 @@ def _require_own_folder(folder: Path, identity: dict[str, Any]) -> None:
     write_text(folder / IDENTITY, json.dumps(identity, indent=2) + "\n")
 
 
-def _frozen_accuracy(data: BaseClassDataModule, classes: list[int], network: Any) -> NovelAccuracy:
-    """Accuracy on the draws of the novel task, with these base classes."""
+def _frozen_accuracy(
+    data: BaseClassDataModule, classes: list[int], network: Any, most: int | None = None
+) -> tuple[NovelAccuracy, int]:
+    """Accuracy on the draws of the novel task, and the images of the base classes it is based on.
+
+    With `most` there are no more of them than that.
+    """
     novel = data.task
     data.pool.expand(classes)
     options: dict[str, Any] = {"per_class": None, "on_corrupt": "skip"}
     source = data.pool.source.subset(classes)
-    base = EmbeddingJob(source, network, title="Base classes", **options).features()
+    job = EmbeddingJob(source, network, title="Base classes", **options)
+    base = job.features()
+    if most is not None:
+        taken = job.images.items < even_counts(np.bincount(base[1]), most)[base[1]]
+        base = base[0][taken], base[1][taken]
     head = WhitenedCentroid(*map(torch.from_numpy, base))
     values, labels = EmbeddingJob(
         novel.source, network, title="Novel classes", **options
@@ -276,4 +310,5 @@ def _frozen_accuracy(data: BaseClassDataModule, classes: list[int], network: Any
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     rows = starts[plan.images.classes] + plan.images.items
     inputs = torch.from_numpy(values[rows])
-    return novel_accuracy(head, plan, inputs, plan.episodes, torch.device("cpu"))
+    accuracy = novel_accuracy(head, plan, inputs, plan.episodes, torch.device("cpu"))
+    return accuracy, len(base[1])

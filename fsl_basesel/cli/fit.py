@@ -72,7 +72,8 @@ def flags() -> CommandParser:
     )
     add("--size", type=int, metavar="PX", help="side of the training images")
     add("--shots", type=int, metavar="N", help="pictures of each class of the task to learn from")
-    add("--control", choices=("random",), help="a second network, on as many random classes")
+    second = "train a second network on random classes with as many images"
+    add("--control", choices=("random",), help=second)
     waiting = "POOL has a few pictures of each class; people put those of chosen classes into DIR"
     add("--label", metavar="DIR", help=waiting)
     add("--needed", type=int, metavar="N", help="with --label: pictures of a class to wait for (1)")

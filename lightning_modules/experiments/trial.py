@@ -56,7 +56,7 @@ def run_trial(trial: Trial, store: ResultStore) -> dict[str, Any]:
     if trial.schedule is None:
         selection = _control(trial, means) if trial.control else _selection(trial, means)
         if trial.control == controls.POOL:
-            data.max_per_class = _equal_images(data, trial.m)
+            data.max_images = _images_of(data, trial.m)
         chosen = selection.indices
         judged = _judged_once(trial, data, chosen, store)
     else:
@@ -88,8 +88,8 @@ def _judged_once(
     settings = {
         name: value for name, value in trial.settings().items() if name not in NOT_OF_THE_NETWORK
     }
-    if data.max_per_class is not None:
-        settings["max_per_class"] = data.max_per_class
+    if data.max_images is not None:
+        settings["max_images"] = data.max_images
     key = digest(settings | {"format": FORMAT, "classes": sorted(chosen)})
 
     def judged() -> dict[str, Any]:
@@ -141,19 +141,11 @@ def _control(trial: Trial, means: FirstCentroids) -> fb.Selection:
     return fb.Selection.of(problem, drawn, method="random")
 
 
-def _equal_images(data: BaseClassDataModule, m: int) -> int:
-    """Images of each class, rounded, so that all classes together have as many as `m` have."""
+def _images_of(data: BaseClassDataModule, m: int) -> int:
+    """Training images that `m` classes of the pool have, in the mean."""
     pool = data.pool
     pool.expand(range(len(pool)))
-    images = len(pool.training_set()) / len(pool) - data.val_per_class
-    share = images * m / len(pool)
-    if share < 1:
-        raise InputError(
-            f"Expected at least one image of each class for control 'pool' but {len(pool)} classes "
-            f"with as many images as {m} have {share:.2g} each: the pool is too large for equal "
-            "numbers of images; leave the control out, or choose a larger m."
-        )
-    return round(share)
+    return round(m * (len(pool.training_set()) / len(pool) - data.val_per_class))
 
 
 def _shares(trial: Trial, means: FirstCentroids, chosen: list[int]) -> dict[str, float]:

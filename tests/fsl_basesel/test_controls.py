@@ -6,9 +6,19 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fsl_basesel as fb
-from fsl_basesel.controls import controls, doubts, random_set, standing, task_domain
+from fsl_basesel.controls import (
+    controls,
+    doubts,
+    even_counts,
+    random_set,
+    random_set_with_images,
+    standing,
+    task_domain,
+)
 from fsl_basesel.errors import InputError
 from fsl_basesel.selectors.base import seeded
 
@@ -78,6 +88,42 @@ def test_the_standing_is_nought_at_the_mean_of_random_sets_and_one_at_the_bound(
     assert 0 < standing(random.best, selection.upper_bound, random) <= 1
     assert standing(0.5, None, random) is None
     assert standing(0.5, random.mean, random) is None
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 400), st.integers(0, 9)
+)
+def test_images_are_taken_as_evenly_as_classes_allow(
+    sizes: list[int], images: int, more: int
+) -> None:
+    if images < len(sizes):
+        with pytest.raises(InputError, match="at least one image of each class but got"):
+            even_counts(sizes, images)
+        return
+    counts = even_counts(sizes, images)
+    assert counts.sum() == min(images, sum(sizes))
+    assert all(1 <= count <= size for count, size in zip(counts, sizes, strict=True))
+    # Who gives fewer than another by two or more has no more to give.
+    short = counts < counts.max() - 1
+    assert (counts[short] == np.array(sizes)[short]).all()
+    assert (even_counts(sizes, images + more) >= counts).all()
+
+
+def test_random_sets_have_enough_images_if_one_can_be_drawn() -> None:
+    sizes = np.array([1, 1, 1, 1, 50, 1, 1, 9, 9, 9, 1, 1])
+    first = fb.select(PROBLEM, "random", 5, certify=False).indices
+    assert random_set_with_images(PROBLEM, sizes, 3, 5) == first
+    for seed in range(20):
+        drawn = random_set_with_images(PROBLEM, sizes, 50 + 9 + 2, seed)  # class 4 is in already
+        assert 9 + 2 <= sizes[drawn].sum() <= 27
+        assert 4 not in drawn
+    assert any(
+        random_set_with_images(PROBLEM, sizes, 61, seed)
+        != fb.select(PROBLEM, "random", seed, certify=False).indices
+        for seed in range(20)
+    )
+    most = random_set_with_images(PROBLEM, sizes, 1000, 0, draws=2000)
+    assert set(most) == {7, 8, 9}
 
 
 def doubts_about(similarity: np.ndarray, trained: bool = True, **settings: int) -> str:

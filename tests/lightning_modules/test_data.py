@@ -146,14 +146,14 @@ def test_numbers_out_of_range_are_refused(name: str) -> None:
         BaseClassDataModule(tiny_pool(), tiny_task(), **{name: -1})  # type: ignore[arg-type]
 
 
-def test_training_on_the_first_images_of_every_class() -> None:
-    data = tiny_data(max_per_class=3, val_per_class=2)
+def test_training_on_so_many_images_in_all() -> None:
+    data = tiny_data(max_images=5, val_per_class=2)
     data.add_classes([0, 1])
     images = data.training_images()
-    assert np.bincount(images.labels).tolist() == [3, 3]
-    assert set(images.items.tolist()) == {0, 1, 2}
+    assert np.bincount(images.labels).tolist() == [3, 2]
+    assert images.items.tolist() == [0, 1, 2, 0, 1]
     assert np.bincount(data.validation_images().labels).tolist() == [2, 2]
-    assert data.identity()["max_per_class"] == 3
-    assert "max_per_class" not in tiny_data().identity()
-    with pytest.raises(InputError, match="`max_per_class` to be at least 1"):
-        tiny_data(max_per_class=0)
+    assert data.identity()["max_images"] == 5
+    assert "max_images" not in tiny_data().identity()
+    with pytest.raises(InputError, match="`max_images` to be at least 1"):
+        tiny_data(max_images=0)

@@ -26,6 +26,7 @@ from lightning_modules import (
     cli,
     found,
 )
+from lightning_modules.data import batch_count
 from lightning_modules.settings import callbacks_of
 from tests.lightning_modules.photographs import photographs
 from tests.lightning_modules.runs import die, finished, in_process
@@ -146,6 +147,53 @@ def test_folders_alone_are_enough_and_everything_is_in_the_run(
     assert logged["test_accuracy"] == pytest.approx(np.mean(means), abs=1e-6)
 
 
+def test_a_control_has_as_many_images_and_sees_them_as_often(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pictures("pool", 8, 12)
+    pictures("task", 3, 8)
+    few = [Path("pool") / f"pool-{number}" for number in range(8)]
+    for folder in few[4:]:  # they have 3 pictures, others 12
+        for item in range(3, 12):
+            (folder / f"{item}.png").unlink()
+    words = ["fit", "pool", "--novel", "task", "--epochs", "2", "--schedule", "1,4", *QUICK]
+    words += ["--control", "random", "--data.batch_size=2"]
+    for seed in range(3):
+        run = Path(f"run-{seed}")
+        assert main([*words, "--run", str(run), "--seed", str(seed)]) == 0
+        shown = capsys.readouterr().out
+        images = _images(run / "selection-stage-1.json", run / "selection-stage-2.json")
+        theirs = min(images, _images(run / "control-random" / "selection-stage-1.json"))
+        found = f"Training images: {images} of the chosen classes"
+        more = ", as many of the" if theirs == images else f", but only {theirs} of the"
+        assert f"{found}{more} control" in shown
+        steps = _checkpoint(run / "control-random")["global_step"]
+        assert steps == 2 * batch_count(images, 2, 1)
+
+
+def _images(*selections: Path) -> int:
+    """Pictures of the classes that were chosen."""
+    names = [name for path in selections for name in fb.Selection.load(path).names]
+    return sum(len(list((Path("pool") / name).iterdir())) for name in names)
+
+
+def test_a_control_keeps_to_the_limits_of_the_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    pictures("pool", 6, 4)
+    pictures("task", 2, 6)
+    limits = {"exclude": ["pool-0", "pool-1"], "selected": ["pool-5"], "m": 2}
+    own = {"class_path": found.ONCE, "init_args": limits}
+    Path("own.yaml").write_text(yaml.safe_dump({"trainer": {"callbacks": [own]}}))
+    for seed in range(3):
+        words = ["--config", "own.yaml", "--control", "random", "--seed", str(seed), *QUICK]
+        run = Path(f"run-{seed}")
+        words += ["--run", str(run), "--backbone", "efficientnet-lite0", "--train", "scratch"]
+        assert main(["fit", "pool", "--novel", "task", "-m", "2", "--epochs", "1", *words]) == 0
+        random = fb.Selection.load(run / "control-random" / "selection-stage-1.json")
+        assert len(random.names) == 3
+        assert "pool-5" in random.names
+        assert not {"pool-0", "pool-1"} & set(random.names)
+
+
 def _checkpoint(run: Path, name: str = "last") -> dict[str, Any]:
     return torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)
 
@@ -191,11 +239,15 @@ def test_frozen_features_train_nothing_and_are_repeatable(
     photographs(data_folder, tmp_path, pool=6, task=3, images=8)
     words = ["fit", "pool", "--novel", "task", "--backbone", "efficientnet-lite0", "-m", "3"]
     words += ["--train", "frozen", "--control", "random"]
+    for number, folder in enumerate(sorted(Path("pool").iterdir())):  # 3 to 8 pictures
+        for path in sorted(folder.iterdir())[:number]:
+            path.unlink()
     results = []
     for _ in range(2):
         assert main(words) == 0
         shown = capsys.readouterr().out
         assert "WhitenedCentroid, 3-way 4-shot" in shown
+        assert re.search(r"Training images: \d+ of the chosen classes, (as many|but only)", shown)
         results.append(Path("runs/fit/results.csv").read_text())
     assert results[0] == results[1]
     assert not Path("runs/fit/checkpoints").exists()

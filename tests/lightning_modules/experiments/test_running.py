@@ -109,11 +109,14 @@ def test_controls_are_drawn_in_the_domain_and_have_equal_images(tmp_path: Path) 
     assert set(chosen) <= inside or inside <= set(chosen)
     assert (means.candidates.groups, means.novel.groups) == (data.pool.groups, data.novel.groups)
     assert trial.run_trial(pool, store)["classes"] == list(range(14))
-    assert trial._equal_images(data, 4) == 4  # 14 classes x 4 images = 4 classes x 14 images
-    data.max_per_class = None
+    assert trial._images_of(data, 4) == 4 * 14
+    data.add_classes(range(14))
+    data.max_images = trial._images_of(data, 4)
+    assert np.bincount(data.training_images().labels).tolist() == [4] * 14
     data.val_per_class = 11  # 3 images of each class are left: those of 4 are not enough for 14
-    with pytest.raises(InputError, match=r"14 classes .* as 4 have 0\.86 each: the pool is too"):
-        trial._equal_images(data, 4)
+    data.max_images = trial._images_of(data, 4)
+    with pytest.raises(InputError, match="12 images for 14 classes: too many classes for equal"):
+        data.training_images()
     with pytest.raises(InputError, match="`control` domain or pool with method random"):
         loaded(tmp_path, methods={"a": {"method": "auto", "control": "pool"}})
 
