@@ -120,7 +120,7 @@ def main() -> None:
         "# Budgets and caps",
         "",
         "Made by `python benchmarks/limits.py` on 400 random candidates and 100 novel classes of",
-        "ImageNet-1k (EfficientNet-Lite0 features), seed 0.",
+        "ImageNet-1k (EfficientNet-Lite0 features, cosine), seed 0.",
         "",
         *small(args.data),
     ]

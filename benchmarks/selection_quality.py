@@ -104,7 +104,7 @@ def main() -> None:
         "",
         "Value of each method as a share (%) of the upper bound that `auto` proves, on real class",
         "centroids: 400 random candidates and 100 novel classes of ImageNet-1k (EfficientNet-Lite0",
-        "features).",
+        f"features, {args.similarity}).",
         f"Made by `python benchmarks/selection_quality.py{option}`; seed 0 throughout.",
         *(
             ["Values and bounds are counted from the floor, the smallest similarity."]

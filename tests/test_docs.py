@@ -144,3 +144,12 @@ def test_the_selection_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Mo
     exec(blocks(ROOT / "README.md", "python")[0], scope)
     assert len(scope["selection"].names) == 100
     assert (tmp_path / "selection.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "path", sorted((DOCS / "results").glob("*.md")), ids=lambda path: path.stem
+)
+def test_tables_of_results_name_their_similarity(path: Path) -> None:
+    if path.stem == "study-criteria":
+        pytest.skip("its similarities are drawn, not computed from features")
+    assert re.search("cosine|whitened", path.read_text(encoding="utf-8").split("\n| ")[0])

@@ -40,7 +40,7 @@ def _study(
     experiment: Experiment, rows: Sequence[TableRow], store: ResultStore, folder: Path
 ) -> tuple[str, list[Path]]:
     """The regressions of the preliminary study for every data set, head and number of shots."""
-    parts, written = [f"# {experiment.title}", ""], []
+    parts, written = [f"# {experiment.title}", "", "Similarity: cosine.", ""], []
     for dataset in experiment.datasets:
         done = [(row, store.load(row.trial)) for row in rows if row.dataset == dataset]
         kept = [(row, result) for row, result in done if result is not None]

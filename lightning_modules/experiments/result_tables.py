@@ -97,7 +97,8 @@ def markdown(experiment: Experiment, results: Sequence[dict[str, Any]]) -> str:
 
     Cells are per cent with 95 % intervals over repeats; differences are paired by repeat.
     """
-    lines = [f"# {experiment.title}", ""]
+    named = sorted({row["similarity"] for row in results} - {None})
+    lines = [f"# {experiment.title}", "", f"Similarity: {' or '.join(named) or 'none'}.", ""]
     summary = summarise(results)
     numbers = paper_numbers()
     for dataset, change in experiment.datasets.items():
