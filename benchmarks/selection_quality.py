@@ -107,7 +107,7 @@ def main() -> None:
         f"features, {args.similarity}).",
         f"Made by `python benchmarks/selection_quality.py{option}`; seed 0 throughout.",
         *(
-            ["Values and bounds are counted from the floor, the smallest similarity."]
+            ["Shares are counted from the floor, the smallest similarity; `bound` is h itself."]
             if other
             else []
         ),

@@ -93,7 +93,7 @@ def controls(
     nothing = {"budget": None, "cost": cost, "include": (), "at_most": None, "at_least": None}
     everything = problem.replace(m=len(problem.unselected), **nothing)
     value = everything.value(problem.unselected)
-    return [*found, Control(POOL, problem.n_candidates, (value,))]
+    return [*found, Control(POOL, everything.m + len(problem.selected), (value,))]
 
 
 def _drawn(

@@ -213,14 +213,14 @@ def default_objective(
     """K and similarity, with defaults for what was not given.
 
     The paper's cosine and K = 3; in General Selection whitened and K = 1, which train better
-    networks there (docs/results/objective-general.md). A K that is given keeps the cosine.
+    networks there (docs/results/objective-general.md). A larger K that is given keeps the cosine.
 
     Example:
         >>> default_objective(True, None, None), default_objective(True, 5, None)
         ((1, 'whitened'), (5, 'cosine'))
     """
     if similarity is None:
-        similarity = "whitened" if general and k is None else "cosine"
+        similarity = "whitened" if general and k in (None, 1) else "cosine"
     return (1 if general else 3) if k is None else k, similarity
 
 

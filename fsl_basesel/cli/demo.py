@@ -112,6 +112,7 @@ def _print_comparison(
 ) -> None:
     """Accuracy of each method, its paired difference, and how good its selections provably are."""
     from fsl_basesel.report.paired import points, summarise
+    from lightning_modules.experiments.result_tables import similarities
 
     shots = experiment.shots
     pairs = [title for count in shots for title in (f"{count}-shot, %", "vs Random")]
@@ -132,8 +133,8 @@ def _print_comparison(
     console.print(table)
     repeats = len({row.trial.seed for row in rows})
     console.print(
-        f"Networks trained on the {experiment.m[0]} classes of each method, chosen by cosine "
-        "similarity; accuracy on "
+        f"Networks trained on the {experiment.m[0]} classes of each method, chosen by "
+        f"{similarities(results)} similarity; accuracy on "
         f"{rows[0].trial.data['init_args']['novel_classes']} novel classes by nearest centroid, "
         f"mean of {repeats} repeats with 95 % intervals, differences paired. The last column is "
         "proven by the Lagrangian dual: the worst repeat's share of the best possible value. A "

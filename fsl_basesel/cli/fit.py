@@ -57,8 +57,9 @@ def flags() -> CommandParser:
     add("--novel", metavar="TASK", help="the same for the task; without it the task is unknown")
     add("--run", metavar="DIR", help="folder of the run (runs/fit)")
     add("-m", type=int, metavar="N", help="base classes in the end (100, or half of a small pool)")
-    add("-k", type=int, metavar="K", help="nearest base classes that count for a novel class (3)")
-    compared = "how classes are compared: cosine (the default), centred or whitened"
+    nearest = "nearest base classes that count for a novel class (3; no --novel but --backbone: 1)"
+    add("-k", type=int, metavar="K", help=nearest)
+    compared = "cosine, centred or whitened (as in `select`; in a cold start cosine is the default)"
     add("--similarity", metavar="NAME", help=compared)
     stages = "base classes in each stage of the cold start (doubled up to -m: 6,12,25,50,100)"
     add("--schedule", metavar="N,N,...", help=stages)

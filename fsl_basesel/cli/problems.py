@@ -41,7 +41,7 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
         "--similarity",
         metavar="NAME|FILE",
         help="how classes are compared: cosine (the paper, the default), centred or whitened (the "
-        "default without --novel and -k); or, instead of CANDIDATES and NOVEL, a matrix of "
+        "default without --novel if K is 1); or, instead of CANDIDATES and NOVEL, a matrix of "
         "similarities, rows novel classes, columns candidates (./whitened names a file)",
     )
     mean = "centred, whitened: subtract the candidates' mean, or from each side its own (each)"

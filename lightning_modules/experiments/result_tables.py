@@ -51,6 +51,11 @@ def result_rows(
     return found
 
 
+def similarities(results: Sequence[dict[str, Any]]) -> str:
+    """Names of the similarities by which the classes of these lines were chosen."""
+    return ", ".join(sorted({row["similarity"] for row in results} - {None})) or "none"
+
+
 def table_lines(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table in Markdown, line by line."""
     cells = [heading, ["---"] * len(heading), *rows]
@@ -97,8 +102,7 @@ def markdown(experiment: Experiment, results: Sequence[dict[str, Any]]) -> str:
 
     Cells are per cent with 95 % intervals over repeats; differences are paired by repeat.
     """
-    named = sorted({row["similarity"] for row in results} - {None})
-    lines = [f"# {experiment.title}", "", f"Similarity: {' or '.join(named) or 'none'}.", ""]
+    lines = [f"# {experiment.title}", "", f"Similarity: {similarities(results)}.", ""]
     summary = summarise(results)
     numbers = paper_numbers()
     for dataset, change in experiment.datasets.items():

@@ -63,6 +63,8 @@ def test_the_whole_pool_is_every_candidate() -> None:
     pool = controls(PROBLEM)[-1]
     best = np.sort(PROBLEM.by_candidate.T, axis=1)[:, -2:].mean()
     assert (pool.kind, pool.size, pool.best) == ("pool", 12, pytest.approx(best))
+    kept = controls(PROBLEM.replace(exclude=[3, 5], selected=[0]))[-1]
+    assert kept.title == "all 10 classes of the pool"
 
 
 def test_which_controls_there_are_depends_on_what_is_known() -> None:

@@ -277,6 +277,7 @@ def test_without_a_task_whitened_and_k_of_1_are_the_default() -> None:
 
     assert found(task) == ("cosine", 3)
     assert found(None) == ("whitened", 1)
+    assert found(None, k=1) == ("whitened", 1)  # the default, said aloud
     assert found(None, k=3) == ("cosine", 3)
     assert found(None, similarity="cosine") == ("cosine", 1)
     assert found(task, k=1) == ("cosine", 1)

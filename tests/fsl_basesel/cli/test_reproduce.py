@@ -49,7 +49,9 @@ def test_it_runs_prints_and_writes(run, tmp_path: Path) -> None:
     assert "against Random" in result.out
     assert "[2/2, 0 min left] plain, Alg. 2, K=1, m=4, repeat 0: done" in result.err
     assert (out / "small" / "results.csv").exists()
-    assert "| Alg. 2, K=1 |" in (out / "small" / "table.md").read_text()
+    table = (out / "small" / "table.md").read_text()
+    assert "| Alg. 2, K=1 |" in table
+    assert "Similarity: cosine." in table
     assert "2 networks, 2 there already" in run(*words, tmp_path / "other", "--dry-run").out
 
 

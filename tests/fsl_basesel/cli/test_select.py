@@ -209,6 +209,7 @@ def test_a_file_with_the_name_of_a_similarity_is_named_by_its_path(
 def test_without_a_task_the_defaults_are_others_but_for_the_paper(run, pool: Path) -> None:
     for words, expected in (
         ((), ("whitened", 1)),
+        (("-k", 1), ("whitened", 1)),
         (("-k", 3), ("cosine", 3)),
         (("--similarity", "cosine"), ("cosine", 1)),
         (("--method", "paper"), ("cosine", 3)),
