@@ -164,6 +164,9 @@ class _Search:
         while waiting and left > 0 and not self._closed(waiting[0][2], self.gap):
             node = heapq.heappop(waiting)[2]
             report("branching", steps - left, steps)
+            if not len(node.free):  # what is in is the one choice of this part
+                self._recover(node.inside)
+                continue
             for child in self._branches(node):
                 left -= self._improve_bound(child, min(BRANCH_STEPS, left), None)
                 if not self._closed(child, 0.0):
@@ -220,8 +223,8 @@ class _Search:
 
     def _closed(self, node: Node, gap: float) -> bool:
         """Whether nothing in this part is better than the best set, but for rounding and gap."""
-        if node.bound == np.inf:
-            return False
+        if not np.isfinite(node.bound):
+            return bool(node.bound < 0.0)  # -inf: there is no choice in this part
         share = gap * abs(node.bound - self.problem.floor)  # as in `relative_gap`
         allowed = max(share, ROUNDING * abs(node.bound)) + self._rounding(node, node.terms)
         return node.bound - self.best_value <= allowed
@@ -349,8 +352,7 @@ class _Search:
 
     def _branches(self, node: Node) -> list[Node]:
         """The node cut in two by the free class that the steps could least decide on."""
-        if not len(node.free) or node.often is None:
-            return []
+        assert node.often is not None  # a part is branched after steps on it, or on its parent
         at = self._evaluate(node, node.thresholds, node.price)
         size = np.abs(at.scores + node.price * self.limits.cost[node.free])
         doubt = np.minimum(node.often, 1.0 - node.often) * (size + 1e-300)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 import fsl_basesel as fb
+from fsl_basesel.errors import InputError
 from fsl_basesel.problem import ROUNDING
 from fsl_basesel.selection import relative_gap
 from tests.fsl_basesel.enumeration import all_choices
@@ -151,3 +155,69 @@ def test_swaps_record_the_settings_of_the_selector_they_follow() -> None:
     settings = fb.WithSwaps(fb.WithSwaps(inner)).select(problem).hyperparameters
     assert settings["selector"]["selector"]["method"] == "double-greedy"
     assert settings["selector"]["selector"]["steps"] == 7
+
+
+def limited_problem(seed: int) -> fb.SelectionProblem | None:
+    """Similarities with many ties, signed or not, under limits of all kinds; None if none fits."""
+    rng = np.random.default_rng(seed)
+    novel, candidates = int(rng.integers(2, 7)), int(rng.integers(6, 12))
+    similarity = rng.integers(0, 10, (novel, candidates)) / 10 - rng.choice([0.0, 0.5, 1.0])
+    cost = rng.integers(0, 6, candidates).astype(float)
+    weights = 1.0 * rng.integers(0, 4, novel)
+    settings: dict[str, object] = {
+        "budget": float(rng.integers(1, 12)) if rng.random() < 0.4 else None,
+        "include": rng.integers(candidates, size=int(rng.random() < 0.3)),
+        "exclude": rng.integers(candidates, size=int(rng.random() < 0.3)),
+        "selected": rng.integers(candidates, size=int(rng.random() < 0.3)),
+        "at_most": int(rng.integers(1, 3)) if rng.random() < 0.3 else None,
+        "at_least": 1 if rng.random() < 0.2 else None,
+        "groups": [str(group) for group in rng.integers(0, 3, candidates)],
+        "weights": weights if weights.any() and rng.random() < 0.4 else None,
+        "m": int(rng.integers(1, 5)),
+        "k": int(rng.integers(1, 4)),
+        "lam": float(rng.choice([0.0, 0.2, 0.5, 1.0])),
+    }
+    if settings["budget"] is not None:
+        settings["cost"] = cost
+    try:
+        return fb.SelectionProblem(similarity, **settings)  # type: ignore[arg-type]
+    except InputError:
+        return None
+
+
+def allowed_choices(problem: fb.SelectionProblem) -> list[tuple[int, ...]]:
+    """Every choice that keeps to the limits."""
+    found = []
+    for size in range(problem.m + 1) if problem.budget is not None else [problem.m]:
+        for choice in combinations(problem.unselected.tolist(), size):
+            with contextlib.suppress(InputError):
+                problem.require_allowed(choice)
+                found.append(choice)
+    return found
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_branching_leaves_out_no_better_choice(part: int) -> None:
+    proven = 0
+    for seed in range(200 * part, 200 * part + 200):
+        problem = limited_problem(seed)
+        choices = [] if problem is None else allowed_choices(problem)
+        if problem is None or not choices:
+            continue
+        best = max(problem.value(choice) for choice in choices)
+        for method in ("auto", "dual"):
+            found = fb.select(problem, method)
+            assert found.value - 1e-9 <= best <= found.upper_bound + 1e-9, (seed, method)
+            proven += found.gap == 0
+    assert proven > 200
+
+
+def test_a_part_with_one_choice_left_is_looked_at() -> None:
+    """The last part to be cut had nothing left to choose, and was left out of the proof."""
+    signed = np.array([[7, 8, 9, 0, 1], [9, 0, 7, 4, 7], [4, 6, 1, 6, 3]]) / 10 - 0.5
+    found = fb.select(fb.SelectionProblem(signed, m=2, k=1, lam=0.5))
+    assert (sorted(found.indices), found.gap) == ([2, 3], 0)
+    rows = ["007027", "857084", "143014", "620062", "308920"]
+    plain = np.array([[int(digit) for digit in row] for row in rows]) / 10
+    found = fb.select(fb.SelectionProblem(plain, m=3, k=1, include=[0]))
+    assert (sorted(found.indices), found.gap) == ([0, 3, 5], 0)
