@@ -109,6 +109,21 @@ class Rows:
             _dist().all_gather_object(values, value, group=self.group)
         return values
 
+    def all_or_none(self, work: Callable[[], Result]) -> Result:
+        """What `work` returns; bad input on one of the processes is an error on all of them."""
+        if self.size == 1:
+            return work()
+        result, fault = None, ""
+        try:
+            result = work()
+        except InputError as error:
+            fault = str(error)
+        faults = self.gather(fault)
+        for at, text in enumerate(faults):
+            if text:
+                raise InputError(text if all(faults) else f"{text} (rank {at})")
+        return result  # type: ignore[return-value]
+
     def agree(self, call: str, **details: object) -> None:
         """Refuse, on all processes, if one of them is about to do something else than `call`."""
         if self.size == 1:
@@ -167,19 +182,8 @@ def together() -> Iterator[None]:
 
 
 def all_or_none(work: Callable[[], Result]) -> Result:
-    """What `work` returns; bad input on one of the processes of torchrun is an error on all."""
-    if not launched():
-        return work()
-    result, fault = None, ""
-    try:
-        result = work()
-    except InputError as error:
-        fault = str(error)
-    faults = Rows.spread(0, None).gather(fault)
-    for at, text in enumerate(faults):
-        if text:
-            raise InputError(text if all(faults) else f"{text} (rank {at})")
-    return result  # type: ignore[return-value]
+    """`Rows.all_or_none` among the processes that torchrun started."""
+    return Rows.spread(0, None).all_or_none(work) if launched() else work()
 
 
 def _dist() -> Any:

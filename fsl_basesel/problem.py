@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fsl_basesel import checks, distributed, extension, memory, topk
+from fsl_basesel import checks, extension, memory, topk
 from fsl_basesel.checks import ArrayLike, is_tensor
 from fsl_basesel.distributed import Rows
 from fsl_basesel.errors import InputError
@@ -91,7 +91,7 @@ class Matrix:
         """The smallest and the largest similarity on any process."""
         here = self.by_candidate.min(initial=np.inf), self.by_candidate.max(initial=-np.inf)
         lows, highs = zip(*self.rows.gather(here), strict=True)
-        return float(min(lows)), float(max(highs))
+        return float(np.min(lows)), float(np.max(highs))
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: without what can be computed again."""
@@ -214,7 +214,7 @@ class SelectionProblem:
         self.at_least = group_numbers(at_least, "at_least", groups)
         limits, grouped = Limits.of(self), self.at_most is not None or self.at_least is not None
         self.limits = limits if budget is not None or self.include or grouped else None
-        largest = max(abs(self.floor), abs(highest))
+        largest = max(abs(highest), abs(self.floor))  # NaN where centroids overflow
         checks.finite_sums(largest, novel * self.depth, "similarity")
         checks.finite_sums(self.lam * largest, base, "lam * similarity")
         if self.cost is not None:
@@ -307,12 +307,17 @@ class SelectionProblem:
             rows = Rows.spread(
                 len(target), group, _digest((base_names, target_names), base, target)
             )
-            rows.agree("SelectionProblem.from_centroids", candidates=base.shape, novel=target.shape)
+            compared = "a function" if callable(similarity) else (similarity, centre, shrinkage)
+            sizes = {"candidates": base.shape, "novel": target.shape}
+            rows.agree("SelectionProblem.from_centroids", **sizes, similarity=compared)
         here = slice(rows.start, rows.stop)
         needed = len(base) * len(target[here]) * np.result_type(base, target).itemsize
-        distributed.all_or_none(lambda: memory.refuse_oversize("the similarities", needed, ADVICE))
+        rows.all_or_none(lambda: memory.refuse_oversize("the similarities", needed, ADVICE))
         how = space_of(similarity, base, target, centre, shrinkage)
-        columns = similarity_columns(base, target[here], base_names, target_names[here], how)
+        named = base_names, target_names[here]
+        columns = rows.all_or_none(
+            lambda: similarity_columns(base, target[here], *named, how, rows.start)
+        )
         matrix = Matrix(columns, rows, base_names, target_names, tensors=tensors, made_by=made_by)
         matrix.centroids = base, target
         matrix.space = how if isinstance(how, Space) else None

@@ -172,7 +172,8 @@ class Space:
     centre: np.ndarray | None = None  # [d], of candidates; None subtracts nothing
     novel_centre: np.ndarray | None = None  # [d], of novel classes
     matrix: np.ndarray | None = None  # [d, d], upper triangular
-    scale: float = 0.0  # of the centroids' entries, to tell rounding from a direction
+    scale: float = 0.0  # of the candidates' entries, to tell rounding from a direction
+    novel_scale: float = 0.0
 
     def unit(
         self, rows: np.ndarray, argument: str, names: Sequence[str], offset: int = 0
@@ -181,11 +182,13 @@ class Space:
 
         `names` and `offset` (of the first row among all) are for error messages.
         """
-        centre = self.centre if argument == "candidates" else self.novel_centre
+        ours = argument == "candidates"
+        centre = self.centre if ours else self.novel_centre
         if centre is None:
             return unit_rows(rows, argument, names, offset)
         moved = rows - centre
-        near = np.abs(moved).max(axis=1) <= NO_DIRECTION * self.scale
+        scale = self.scale if ours else self.novel_scale
+        near = np.abs(moved).max(axis=1) <= NO_DIRECTION * scale
         if near.any():
             at = int(np.flatnonzero(near)[0])
             raise InputError(
@@ -274,9 +277,11 @@ def space_of(
             "Expected at least 2 novel classes for centre='each', which subtracts their mean, but "
             f"got {len(novel)}; use centre='candidates'."
         )
-    scale = float(max(np.abs(candidates).max(), np.abs(novel).max()))
+    scale, novel_scale = float(np.abs(candidates).max()), float(np.abs(novel).max())
+    if centre == "candidates":  # rounding of their mean
+        novel_scale = max(scale, novel_scale)
     matrix = _whitening(candidates, own, shrinkage) if name == "whitened" else None
-    return Space(name, options, own, theirs, matrix, scale)
+    return Space(name, options, own, theirs, matrix, scale, novel_scale)
 
 
 def _whitening(candidates: np.ndarray, centre: np.ndarray, shrinkage: float) -> np.ndarray:
@@ -332,8 +337,9 @@ def similarity_columns(
     names: Sequence[str],
     novel_names: Sequence[str],
     similarity: Space | SimilarityFunction,
+    offset: int = 0,
 ) -> np.ndarray:
-    """Similarities `[|B|, |N|]` of every candidate to every novel class.
+    """Similarities `[|B|, |N|]` of every candidate to every novel class; `offset` as in `unit`.
 
     Only the result and one block of candidates are in memory beside the centroids. Blocks are
     computed in float64; rounding them to float32 hides the last bits, in which machines with
@@ -341,6 +347,8 @@ def similarity_columns(
     them too.
     """
     columns = np.empty((len(candidates), len(novel)), np.result_type(candidates, novel))
+    if not len(novel):  # they are all on other processes
+        return columns
     if not isinstance(similarity, Space):
         # Blocks of unequal size first, so that |N| = |B| does not hide a transposed result.
         few = candidates[:3]
@@ -360,7 +368,7 @@ def similarity_columns(
             columns[start:stop, first:last] = np.clip(unit @ target[first:last].T, -1.0, 1.0)
 
     with one_blas_thread():
-        target = space.unit(novel, "novel", novel_names)
+        target = space.unit(novel, "novel", novel_names, offset)
         map_blocks(work, len(candidates), ROWS)
     return columns
 

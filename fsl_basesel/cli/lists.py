@@ -51,7 +51,7 @@ def read_values(path: str | Path, names: Sequence[str], key: str) -> list[Any]:
             return by_name(_read(file), names, key)
         listed, values = _columns(file, KEYS["names"], (key, f"{key}s"))
         known = set(names)
-        positions([name for name in listed if name in known], names)
+        checks.positions([name for name in listed if name in known], names)  # each once
         return by_name(dict(zip(listed, values, strict=True)), names, key)
 
 

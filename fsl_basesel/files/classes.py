@@ -64,15 +64,10 @@ def read_classes(path: str | Path) -> ClassCentroids:
     """Read class centroids, or samples with labels, from `file` or `file:KEY`."""
     file, arrays, named = open_file(path)
     parts: dict[str, np.ndarray] = {}
-    for what, usual in KEYS.items():
-        keys = [named[what]] if what in named else [k for k in arrays if k.lower() in usual]
-        if len(keys) > 1:
-            raise InputError(
-                f"Expected one array of {what} in {file} but got {' and '.join(keys)}; say which "
-                f"one with {file.name}:{what}={keys[0]}"
-            )
-        if keys:
-            parts[what] = arrays[keys[0]]
+    for what in KEYS:
+        key = named.get(what) or _usual_key(file, arrays, what)
+        if key is not None:
+            parts[what] = arrays[key]
     with named_in(file):
         if "features" not in parts:
             table = file.suffix.lower() in TABLES
@@ -89,6 +84,17 @@ def read_classes(path: str | Path) -> ClassCentroids:
             del parts["labels"]  # those of another array
         made_by = {key: str(arrays[key]) for key in MADE_BY if key in arrays}
         return _to_classes(made_by, **parts)
+
+
+def _usual_key(file: Path, arrays: dict[str, np.ndarray], what: str) -> str | None:
+    """The key under which a file has `what`, None if there is none."""
+    keys = [key for key in arrays if key.lower() in KEYS[what]]
+    if len(keys) > 1:
+        raise InputError(
+            f"Expected one array of {what} in {file} but got {' and '.join(keys)}; say which "
+            f"one with {file.name}:{what}={keys[0]}"
+        )
+    return keys[0] if keys else None
 
 
 def _stacked(arrays: dict[str, np.ndarray], titles: list[str]) -> np.ndarray:
@@ -199,6 +205,8 @@ def read_similarity(path: str | Path) -> SimilarityMatrix:
     """Read |N| x |B| similarities from `file` or `file:KEY`: rows novel, columns candidates."""
     file, arrays, named = open_file(path)
     key = named.get("features", UNNAMED if UNNAMED in arrays else "similarity")
+    weighted = named.get("weights") or _usual_key(file, arrays, "weights")
+    weights = None if weighted is None else arrays.pop(weighted)
     with named_in(file):
         if next(iter(arrays), None) == "novel" and file.suffix.lower() in TABLES:
             novel, titles = arrays.pop("novel"), list(arrays)
@@ -219,5 +227,4 @@ def read_similarity(path: str | Path) -> SimilarityMatrix:
                     f"Expected {count} {side} but got {len(sides[-1])}; rows are novel classes, "
                     "columns candidates: transpose the matrix if need be"
                 )
-    weights = next((arrays[one] for one in KEYS["weights"] if one in arrays), None)
     return SimilarityMatrix(values, sides[0], sides[1], weights)

@@ -168,8 +168,9 @@ def problem_of(stage: Stage) -> SelectionProblem | None:
         )
     except (InputError, KeyError):  # limits that cannot be kept, or names of other classes
         return None
-    close = math.isclose(problem.value(selection.indices), selection.value, rel_tol=1e-4)
-    return problem if close else None
+    size = max(abs(selection.value), abs(selection.value - problem.floor))
+    error = abs(problem.value(selection.indices) - selection.value)
+    return problem if error <= 1e-4 * size else None
 
 
 def _nearest(problem: SelectionProblem, members: Sequence[int]) -> np.ndarray:

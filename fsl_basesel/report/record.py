@@ -141,7 +141,9 @@ def save_classes(
     for (kind, key), classes in zip(KINDS, (candidates, novel), strict=True):
         if classes is None:
             continue
-        content[key] = classes.values.astype(np.float32)
+        with np.errstate(over="ignore"):
+            single = classes.values.astype(np.float32)
+        content[key] = single if np.isfinite(single).all() else classes.values
         content[f"{kind}_names"] = np.array(classes.names, np.str_)
         if classes.groups is not None:
             content[f"{kind}_groups"] = np.array(classes.groups, np.str_)

@@ -27,6 +27,7 @@ from rich.console import Console
 
 from fsl_basesel import checks
 from fsl_basesel.data.cache import fingerprint
+from fsl_basesel.data.reading import text_of
 from fsl_basesel.errors import InputError
 from fsl_basesel.problem import SelectionProblem
 from fsl_basesel.report.record import save_stage
@@ -260,8 +261,9 @@ class SelectionCallback(pl.Callback):
         """
         general = self.general or getattr(self.data, "novel", "not known yet") is None
         k, similarity = default_objective(general, self.k, self.similarity)
-        name = getattr(similarity, "__qualname__", similarity)
-        other = {} if name == "cosine" else {"similarity": str(name)}
+        name = similarity if isinstance(similarity, str) else None
+        name = name or getattr(similarity, "__qualname__", None) or text_of(similarity)
+        other = {} if name == "cosine" else {"similarity": name}
         if self.weights is not None:
             other["weights"] = fingerprint([repr(self.weights)])
         if self.limits:
@@ -342,7 +344,8 @@ class SelectionCallback(pl.Callback):
             for size in self.schedule.sizes:
                 self.nothing_known(size - len(inside), inside)
         if self.weights is not None:
-            checks.shares(self.weights, len(data.pool if self.general else data.task))
+            unknown = self.general or data.novel is None
+            checks.shares(self.weights, len(data.pool if unknown else data.task))
         data.capacity = self.schedule.sizes[-1]
         data.chooser = partial(self._choose_if_due, trainer, pl_module)
         io = trainer.strategy.checkpoint_io

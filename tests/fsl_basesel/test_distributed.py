@@ -80,6 +80,21 @@ def said(work: Callable[[], object]) -> str:
     return "accepted"
 
 
+def spread_over(
+    similarity: str, mean_at: int | None = None, **options: object
+) -> fb.SelectionProblem:
+    """A problem whose novel class at `mean_at` is equal to the mean of the candidates."""
+    candidates, novel = np.random.default_rng(0).random((2, 600, 4))
+    if mean_at is not None:
+        novel[mean_at] = candidates.mean(axis=0)
+    how = {"similarity": similarity, **options}
+    return fb.SelectionProblem.from_centroids(candidates, novel, m=3, k=1, spread=True, **how)
+
+
+def dots(block: np.ndarray, novel: np.ndarray) -> np.ndarray:
+    return novel @ block.T
+
+
 def mistakes(rank: int, shard: fb.SelectionProblem) -> dict[str, str]:
     """Calls that differ by rank, and a method that cannot be had inside another."""
     other = problem_of(SETTINGS[rank % 2])
@@ -94,6 +109,9 @@ def mistakes(rank: int, shard: fb.SelectionProblem) -> dict[str, str]:
         "shard": said(other.shard),
         "centroids": said(lambda: problem_of({"m": 3, "novel": 600 + rank}, spread=True)),
         "names": said(lambda: problem_of({"m": 3}, spread=True, names=range(rank, 50 + rank))),
+        "similarity": said(lambda: spread_over("whitened" if rank else "centred")),
+        "shrinkage": said(lambda: spread_over("whitened", shrinkage=0.5 - 0.1 * rank)),
+        "a row of rank 1": said(lambda: spread_over("whitened", mean_at=500)),
         "nested": said(lambda: fb.select(shard, fb.WithSwaps(fb.GreedyOnNovelClass()))),
         "paper": said(lambda: fb.select(shard.replace(m=9, lam=0.0), "paper", certify=False)),
         "fine again": said(lambda: fb.select(shard, "random", certify=False)),
@@ -119,6 +137,9 @@ def worker(rank: int, folder: str, size: int) -> None:
             "limits": fb.select(whole[0].shard().replace(**LIMITS), QUICK).to_dict()
             | {"seconds": 0},
             "weights": fb.select(whole[0].shard().replace(weights=WEIGHTS), QUICK).indices,
+            "function": fb.select(
+                problem_of({"m": 5, "k": 1, "novel": 20}, spread=True, similarity=dots), QUICK
+            ).indices,
             "refused": said(lambda: fb.select(whole[0].shard(), "greedy-novel")),
             "mistakes": mistakes(rank, whole[0].shard()),
         }
@@ -187,6 +208,8 @@ def test_limits_and_weights_on_two_processes(reports: list) -> None:
     limited = problem_of(SETTINGS[0]).replace(**LIMITS)
     here = json.loads(json.dumps(fb.select(limited, QUICK).to_dict() | {"seconds": 0}))
     assert extra["limits"] == here
+    few = problem_of({"m": 5, "k": 1, "novel": 20}, similarity=dots)  # rank 1 has no rows
+    assert extra["function"] == fb.select(few, QUICK).indices
     weighted = problem_of(SETTINGS[0]).replace(weights=WEIGHTS)
     assert extra["weights"] == fb.select(weighted, QUICK).indices
 
@@ -204,6 +227,9 @@ def test_limits_and_weights_on_two_processes(reports: list) -> None:
         ("shard", "same m in problem.shard on every process but got 12 on rank 0 and 30 on rank 1"),
         ("centroids", r"same novel in .* got \(600, 8\) on rank 0 and \(601, 8\) on rank 1"),
         ("names", "belong to different ones"),
+        ("similarity", r"same similarity in .* \('centred', .* and \('whitened', "),
+        ("shrinkage", r"same similarity in .* 0.5\) on rank 0 and .* 0.4\) on rank 1"),
+        ("a row of rank 1", r"row 500 \(class '500'\) is equal to it; .* \(rank 1\)$"),
         ("nested", "on one process for method 'greedy-novel'"),
         ("paper", "^accepted$"),
         ("fine again", "^accepted$"),

@@ -60,6 +60,8 @@ def test_images_at_unit_length_and_at_most_so_many_of_a_class() -> None:
     unit = class_centroids(features, labels, normalize=True)
     assert np.allclose(unit, [[(0.6 + 0 + 1) / 3, (0.8 + 1 + 0) / 3], [1, 0]])
     assert np.allclose(class_centroids(features, labels, limit=2), [[1.5, 3.0], [1.0, 0.0]])
+    both = class_centroids(features, labels, limit=2, normalize=True)
+    assert np.allclose(both, [[0.3, 0.9], [1.0, 0.0]])
     assert np.array_equal(
         class_centroids(features, labels, limit=9), class_centroids(features, labels)
     )
@@ -244,6 +246,19 @@ def test_what_has_no_spread_is_refused_by_name(name: str) -> None:
 def test_unknown_options_are_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         similarities(centroids(0, 9, 12), centroids(1, 4, 12), **how)
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+@pytest.mark.parametrize("name", ["centred", "whitened"])
+def test_features_of_any_size_are_compared_or_refused(name: str) -> None:
+    pool, task = centroids(0, 9, 5), centroids(1, 4, 5)
+    expected = similarities(pool, task, similarity=name, centre="each")
+    apart = similarities(1e9 * pool, 1e-9 * task, similarity=name, centre="each")
+    assert np.allclose(apart, expected, atol=1e-6)
+    similarities(1e-300 * pool, task, similarity=name)
+    huge = pool * (1.7e308 / np.abs(pool).max())
+    with pytest.raises(InputError, match=r"`similarity` small enough .* but got nan"):
+        similarities(np.tile(huge, (3, 1)), huge[:3], similarity=name)
 
 
 def test_a_shrinkage_that_leaves_the_covariance_singular_is_refused() -> None:

@@ -128,6 +128,8 @@ def test_a_share_is_counted_from_the_floor_and_needs_a_bound_above_it() -> None:
     selection = fb.select(problem)
     assert selection.value < 0
     assert selection.share_of_bound == pytest.approx(1.0)
+    worse = fb.Selection.of(problem, [0], method="given").certified(-0.4)
+    assert worse.share_of_bound == pytest.approx((-0.5 + 0.9) / (-0.4 + 0.9))
     assert selection.gap == pytest.approx(0.0)
     proven = selection.certified(selection.value + 1e-14)
     assert (proven.share_of_bound, proven.gap) == (1.0, 0.0)

@@ -240,6 +240,9 @@ def test_weights_of_the_novel_classes(run, pool: Path, task: Path, tmp_path: Pat
     np.savez(tmp_path / "f.npz", similarity=matrix, weights=[3, 0, 0, 0, 0, 0])
     options = ("--similarity", tmp_path / "f.npz", "-m", 1, "-k", 1)
     assert json.loads(run("select", *options, "--format", "json").out)["value"] == found["value"]
+    (tmp_path / "none.csv").write_text("name,weight\nsomebody else,1\n")
+    foreign = run(*words, "--weights", tmp_path / "none.csv")
+    assert f"a weight for each of the 6 classes but got none for '{TASK_NAMES[0]}'" in foreign.err
     refused = run("select", *options, "--centre", "each")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "leave --centre out" in refused.err

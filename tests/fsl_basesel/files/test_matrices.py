@@ -48,6 +48,17 @@ def test_a_csv_names_candidates_above_and_novel_classes_beside(tmp_path: Path) -
     assert (read.names, read.novel_names) == (CANDIDATES, NOVEL)
 
 
+def test_weights_are_no_candidate_whatever_the_file(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("novel,owl,Weight,yak\nbat,0.5,2,1\ncow,0.1,3,0\n")
+    np.savez(tmp_path / "f.npz", similarity=VALUES, Weights=[2, 3])
+    for name in ("f.csv", "f.npz"):
+        assert read_similarity(tmp_path / name).weights.tolist() == [2, 3]
+    assert read_similarity(tmp_path / "f.csv").names == ("owl", "yak")
+    np.savez(tmp_path / "two.npz", similarity=VALUES, weights=[2, 3], weight=[1, 1])
+    with pytest.raises(InputError, match=r"one array of weights .* but got weights and weight"):
+        read_similarity(tmp_path / "two.npz")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -6,6 +6,7 @@ import html
 import html.parser
 import re
 import shutil
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +228,27 @@ def test_options_of_the_similarity_are_those_of_the_selection(tmp_path, how):
     problem = content.problem_of(stage)
     assert problem.value(stage.selection.indices) == pytest.approx(stage.selection.value)
     assert problem.matrix.space.options.items() <= how.items()
+
+
+def test_a_signed_value_close_to_zero_is_recognised(tmp_path):
+    """Rounding of the centroids is small beside similarities, not beside their mean."""
+    draw = np.random.default_rng(0)
+    base, task = draw.standard_normal((2, 30, 4))
+    problem = fb.SelectionProblem.from_centroids(base, task, m=3, k=1, similarity="centred")
+    chosen = min(combinations(range(30), 3), key=lambda chosen: abs(problem.value(chosen)))
+    selection = fb.Selection.of(problem, list(chosen), method="given")
+    rounded = base + 1e-6 * draw.standard_normal((30, 4))
+    record.save_stage(tmp_path, 1, selection, (ClassCentroids(rounded), ClassCentroids(task)))
+    again = content.problem_of(read_run(tmp_path).last)
+    assert again is not None
+    error = abs(again.value(selection.indices) - selection.value)
+    assert 1e-4 * abs(selection.value) < error < 1e-5
+
+
+def test_features_too_large_for_single_precision_are_kept(tmp_path):
+    base = 1e300 * np.random.default_rng(0).random((6, 4))
+    record.save_classes(tmp_path, 1, ClassCentroids(base))
+    assert np.array_equal(record.load_classes(tmp_path / "classes-stage-1.npz")[0].values, base)
 
 
 def test_costs_are_not_made_up(tmp_path):

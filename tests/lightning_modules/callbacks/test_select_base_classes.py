@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -85,6 +87,19 @@ def test_bad_weights_are_refused_before_any_training(
     with pytest.raises(InputError, match=f"`weights` .*{message}"):
         fit()
     assert not list(tmp_path.glob("selection*"))
+
+
+def test_without_a_task_the_weights_are_those_of_the_candidates(tmp_path: Path) -> None:
+    callback = SelectBaseClasses(3, weights=range(12), verbose=False)
+    tiny_trainer(tmp_path, callback, max_epochs=1).fit(tiny_model(), tiny_data(novel=None))
+    assert fb.Selection.load(tmp_path / "selection-stage-1.json").hyperparameters["weighted"]
+
+
+def test_a_function_is_known_again_in_another_process() -> None:
+    similarity = functools.partial(np.dot)
+    named = SelectBaseClasses(3, similarity=similarity).settings()["similarity"]
+    assert "dot" in named
+    assert "0x" not in named
 
 
 def test_selects_by_another_model_and_leaves_it_alone(tmp_path: Path) -> None:
