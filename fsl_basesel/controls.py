@@ -36,7 +36,7 @@ class Control:
     kind: str  # RANDOM, DOMAIN or POOL
     size: int  # classes of a set
     values: tuple[float, ...]  # h of each set; one for the whole pool
-    too_few: int | None = None  # classes of the task's domain, if a set needs more than those
+    of_domain: float = 1.0  # share of the classes drawn that are of the task's domain
 
     @property
     def mean(self) -> float:
@@ -54,8 +54,8 @@ class Control:
         if self.kind == POOL:
             return f"all {self.size} classes of the pool"
         words = f"mean of {len(self.values)} random choices"
-        if self.too_few is not None:
-            return f"{words} with the {self.too_few} classes of the task's domain"
+        if self.of_domain < 1.0:
+            return f"{words}, {self.of_domain:.0%} of their classes in the task's domain"
         return f"{words} inside the task's domain" if self.kind == DOMAIN else words
 
     @property
@@ -102,10 +102,9 @@ def _drawn(
     generator = seeded(seed)
     sets = [random_set(problem, generator, inside) for _ in range(draws)]
     values = tuple(problem.value(chosen) for chosen in sets)
-    most = max(map(len, sets))
-    there = most if inside is None else int(inside[problem.unselected].sum())
-    too_few = there if there < most else None
-    return Control(kind, most + len(problem.selected), values, too_few)
+    everyone = np.concatenate(sets).astype(np.int64)
+    of_domain = 1.0 if inside is None or not len(everyone) else float(inside[everyone].mean())
+    return Control(kind, max(map(len, sets)) + len(problem.selected), values, of_domain)
 
 
 def task_domain(
@@ -145,13 +144,15 @@ def random_set_with_images(
     """The first random set that has at least `images` images, with the classes in already.
 
     If none of `draws` sets has, it is the one with the most. `sizes` are the images of each
-    candidate, `[|B|]`.
+    candidate, `[|B|]`; those with none are not drawn.
 
     Example:
         >>> problem = SelectionProblem([[0.9, 0.8, 0.1, 0.3]], m=2, k=1)
         >>> sorted(random_set_with_images(problem, np.array([5, 90, 80, 5]), 150, seed=0))
         [1, 2]
     """
+    empty = np.flatnonzero((sizes < 1) & ~problem.is_selected).tolist()
+    problem = problem.replace(exclude={*problem.exclude, *empty})
     generator = seeded(seed)
     needed = images - sizes[problem.is_selected].sum()
     largest: list[int] = []
@@ -178,8 +179,8 @@ def even_counts(sizes: Sequence[int] | np.ndarray, images: int) -> np.ndarray:
     if images < len(counts):
         raise InputError(
             f"Expected at least one image of each class but got {images} images for {len(counts)} "
-            "classes: too many classes for equal numbers of images; leave this control out, or "
-            "choose a larger m."
+            "classes: too many classes for equal numbers of images; allow more images (for a "
+            "control: a larger m), or leave the control out."
         )
     if images >= counts.sum():
         return counts

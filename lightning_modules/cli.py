@@ -96,6 +96,11 @@ class FitCLI(LightningCLI):
         callbacks: list[Any] = self.trainer.callbacks  # type: ignore[attr-defined]
         return next((one for one in callbacks if isinstance(one, SelectionCallback)), None)
 
+    @property
+    def report_folder(self) -> Path:
+        """Where the selections are, and so the report: the run's folder unless set otherwise."""
+        return self.folder if self.selection is None else Path(self.selection.dirpath or self.folder)
+
     def instantiate_classes(self) -> None:
         """Build everything; what a class says about its arguments is the error that is shown."""
         try:
@@ -159,6 +164,8 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
     settings = settings_of(asked)
     command = build(settings, words)
     control = asked.control is not None
+    if control:
+        fitting.require_control_possible(command, words)
     if asked.pool is not None and asked.train == "frozen":
         fitting.frozen_run(command, asked.backbone, control)
         return command
@@ -167,8 +174,9 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
         command.fit()
     except LabelsPending:
         if command.trainer.is_global_zero:  # the page shows what to label
-            save_pictures(command.folder, command.datamodule.pool, command.datamodule.novel)
-            fitting.write_report(command.folder)
+            folder = command.report_folder
+            save_pictures(folder, command.datamodule.pool, command.datamodule.novel)
+            fitting.write_report(folder)
         raise
     if asked.pool is not None or control:
         fitting.finish(command, settings, words, control)

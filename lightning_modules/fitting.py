@@ -139,17 +139,40 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(timeit.repeat(work, number=1, repeat=2))
 
 
+def require_control_possible(command: FitCLI, words: Sequence[str]) -> None:
+    """Refuse `--control random`, before anything is trained, where it would not be a fair one."""
+    data, selection = command.datamodule, command.selection
+    callbacks = [word for word in words if word.startswith("--trainer.callbacks")]
+    wrong = None
+    if selection is None or data.novel is None:
+        wrong = "a selection and a novel task (--novel)"
+    elif type(data.pool) is not ClassPool:
+        wrong = (
+            "classes that have their images: without --label, as people would label random ones,"
+        )
+    elif getattr(selection, "warm_start", False):
+        wrong = "a new network in each stage (no warm_start), as its control has one stage,"
+    elif callbacks:
+        wrong = f"callbacks from a YAML file, which the control shares, and no {callbacks[0]}"
+    if wrong is not None:
+        raise InputError(f"Expected {wrong} for --control random; change that or leave it out.")
+
+
 def finish(command: FitCLI, settings: Settings, words: Sequence[str], control: bool) -> None:
     """The accuracy on the novel task, a control if asked for, and the report."""
     trainer = command.trainer
     if trainer.fast_dev_run:  # type: ignore[attr-defined]
         return
     result = accuracy(command)
-    random = accuracy(control_run(command, settings, words)) if control else None
+    other = control_run(command, settings, words) if control else None
+    runs = [one.datamodule for one in (command, other) if one is not None]
+    random = None if other is None else accuracy(other)
     if trainer.is_global_zero:
         if result is not None:
-            show_result(command.folder, stages_of(command)[-1][0], result, random)
-        write_report(command.folder)
+            images = [len(data.training_images()) for data in runs]
+            classes = len(runs[0].class_numbers)
+            show_result(command.report_folder, classes, images, result, random)
+        write_report(command.report_folder)
 
 
 def accuracy(command: FitCLI) -> NovelAccuracy | None:
@@ -170,9 +193,8 @@ def control_run(command: FitCLI, settings: Settings, words: Sequence[str]) -> Fi
     """Train the same network on random classes with as many images, in a folder of its own."""
     from lightning_modules.cli import build
 
-    stages, data, selection = stages_of(command), command.datamodule, command.selection
-    if selection is None or data.novel is None:
-        raise InputError("Expected a selection and a novel task (--novel) for --control random.")
+    data, selection = command.datamodule, command.selection
+    assert selection is not None  # see `require_control_possible`
     images, sizes = len(data.training_images()), data.pool.source.sizes - data.val_per_class
     before = data.pool.source.positions(selection.selected)
     m = len(data.class_numbers) - len(before)
@@ -181,59 +203,74 @@ def control_run(command: FitCLI, settings: Settings, words: Sequence[str]) -> Fi
     )
     random = copy.deepcopy(settings)
     random["run"] = str(command.folder / CONTROL)
+    if random.get("ckpt_path") != "none":  # a file would be one of the network it is compared with
+        random["ckpt_path"] = "last"
+    trainer = random.setdefault("trainer", {})
+    for callback in trainer.get("callbacks") or ():
+        if isinstance(callback, dict):
+            callback.get("init_args", {}).pop("dirpath", None)  # a folder of its own
     (chosen,) = callbacks_of(random, "selection")
     chosen["class_path"] = found.ONCE
+    given = chosen["init_args"]
     chosen["init_args"] = {
+        name: given[name] for name in ("features", "reseed") if name in given
+    } | {
         "m": len(before) + len(drawn),
         "include": [data.pool.names[c] for c in [*before, *drawn]],
         "method": "random",
         "certify": False,
         "seed": selection.seed,
     }
-    random.setdefault("trainer", {})["max_epochs"] = stages[-1][1]
-    other = build(random, [word for word in words if not word.startswith("--trainer.callbacks")])
+    if isinstance(selection, ColdStartSelection):
+        trainer["max_epochs"] = stages_of(command)[-1][1]
+    other = build(random, words)
     other.datamodule.max_images = images
     # A set with fewer images is gone over more often, so that both networks learn as long.
     other.datamodule.min_epoch_images = max(data.min_epoch_images, images)
     if command.trainer.is_global_zero:
         say(f"Control: a second network on {len(before) + len(drawn)} random classes")
     other.fit()
-    if command.trainer.is_global_zero:
-        say_images(images, len(other.datamodule.training_images()))
     return other
 
 
-def say_images(chosen: int, random: int) -> None:
-    """Say how many training images the chosen classes and their control had."""
-    if chosen == random:
-        say(f"Training images: {chosen} of the chosen classes, as many of the control")
-    else:
-        say(
-            f"Training images: {chosen} of the chosen classes, but only {random} of the control: "
-            "of 100 random draws none has as many, so the difference is partly one of images"
-        )
-
-
 def show_result(
-    folder: Path, m: int, chosen: NovelAccuracy, random: NovelAccuracy | None = None
+    folder: Path,
+    m: int,
+    images: Sequence[int],
+    chosen: NovelAccuracy,
+    random: NovelAccuracy | None = None,
 ) -> None:
-    """Show the accuracy and, draw by draw, what the choice brought; keep that for the report."""
-    draws = len(chosen.accuracies)
+    """Show the accuracy and, draw by draw, what the choice brought; keep that for the report.
+
+    `images` are the training images of the chosen classes and of their control.
+    """
+    draws, results = len(chosen.accuracies), folder / "results.csv"
     if random is None:
+        results.unlink(missing_ok=True)  # that of an earlier run
         say(f"Novel task: {chosen} over {draws} draws")
         return
+    mine, theirs = images
+    if mine == theirs:
+        label = CHOSEN
+        say(f"Training images: {mine} of the chosen classes, as many of the control")
+    else:
+        label = f"{CHOSEN} ({mine} images, the control {theirs})"
+        say(
+            f"Training images: {mine} of the chosen classes, but only {theirs} of the control, so "
+            "the difference is partly one of images"
+        )
     setting = {"experiment": "fit", "domain": folder.name, "m": m}
     rows = [
         setting
         | {"label": label, "seed": draw, "head": one.head, "shots": one.shots, "accuracy": a}
-        for label, one in ((REFERENCE, random), (CHOSEN, chosen))
+        for label, one in ((REFERENCE, random), (label, chosen))
         for draw, a in enumerate(one.accuracies)
     ]
-    write_text(folder / "results.csv", csv_text(rows))
-    mine, theirs = dict(enumerate(chosen.accuracies)), dict(enumerate(random.accuracies))
+    write_text(results, csv_text(rows))
+    by_draw = [dict(enumerate(one.accuracies)) for one in (chosen, random)]
     say(f"Novel task, {CHOSEN}: {chosen} over {draws} draws")
     say(f"Novel task, random classes: {random}")
-    difference = points(paired_difference(mine, theirs), sign=True)
+    difference = points(paired_difference(*by_draw), sign=True)
     say(f"Difference: {difference} points (paired by draw; one training each)")
 
 
@@ -262,16 +299,17 @@ def frozen_run(command: FitCLI, backbone: str, control: bool) -> None:
     selection = fb.select(problem, callback.method, callback.seed)
     callback.save_files(folder, 1, selection)
     before = list(problem.selected)
-    result, images = _frozen_accuracy(data, before + selection.indices, network)
-    m = len(before) + callback.m
+    result, taken = _frozen_accuracy(data, before + selection.indices, network)
+    images, m = [taken], len(before) + len(selection.indices)
     row = row_of(Moment(0, 0, 0, m), result, callback.seed)
     write_text(folder / f"novel_allway_{data.novel.shots}shot.csv", csv_text([row]))
     random = None
     if control:
-        drawn = random_set_with_images(problem, data.pool.source.sizes, images, callback.seed)
-        random, theirs = _frozen_accuracy(data, before + drawn, network, images)
-        say_images(images, theirs)
-    show_result(folder, m, result, random)
+        same = problem.replace(m=len(selection.indices))
+        drawn = random_set_with_images(same, data.pool.source.sizes, taken, callback.seed)
+        random, theirs = _frozen_accuracy(data, before + drawn, network, taken)
+        images.append(theirs)
+    show_result(folder, m, images, result, random)
     write_report(folder)
 
 

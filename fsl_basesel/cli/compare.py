@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         ],
         "controls": [
             {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
+            | {"title": one.title}
             for one in found
         ],
     }

@@ -54,8 +54,14 @@ def test_the_domain_is_drawn_first_and_filled_up_where_it_is_small() -> None:
 
 
 def test_the_title_tells_how_much_of_a_set_is_inside_the_domain() -> None:
-    for m, words in ((4, "inside the task's domain"), (5, "with the 4 classes of the task's")):
-        domain = controls(PROBLEM.replace(m=m), GROUPS, ["a"], draws=2)[1]
+    for changes, words in (
+        ({"m": 4}, "inside the task's domain"),
+        ({"m": 5}, "80% of their classes in the task's domain"),
+        ({"m": 3, "groups": GROUPS, "at_most": 2}, "33% of"),  # class 4 is in already
+        ({"m": 2, "include": [7]}, "50% of"),
+        ({"m": 4, "budget": 4.0, "cost": [3.0] * 5 + [1.0] * 7}, "50% of"),
+    ):
+        domain = controls(PROBLEM.replace(**changes), GROUPS, ["a"], draws=2)[1]
         assert words in domain.title
 
 
@@ -126,6 +132,9 @@ def test_random_sets_have_enough_images_if_one_can_be_drawn() -> None:
     )
     most = random_set_with_images(PROBLEM, sizes, 1000, 0, draws=2000)
     assert set(most) == {7, 8, 9}
+    sizes[:3] = 0, -1, 0
+    drawn = [random_set_with_images(PROBLEM, sizes, 3, seed) for seed in range(20)]
+    assert not {0, 1, 2} & set().union(*drawn)
 
 
 def doubts_about(similarity: np.ndarray, trained: bool = True, **settings: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,9 @@ def test_folders_alone_are_enough_and_everything_is_in_the_run(
     assert (random.method, len(random.indices)) == ("random", 3)
     with open(run / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["label"] for row in rows] == ["Random"] * 10 + ["chosen classes"] * 10
+    assert {row["m"] for row in rows} == {"3"}
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    assert [len(rows), *labels] == [20, "Random", "chosen classes"]
     assert "Random" in (run / "report.html").read_text()
     # The last line is what `trainer.test` says.
     command = cli.build(cli.settings_of(flags.parse(words[1:])[0]))
@@ -169,6 +172,105 @@ def test_a_control_has_as_many_images_and_sees_them_as_often(
         assert f"{found}{more} control" in shown
         steps = _checkpoint(run / "control-random")["global_step"]
         assert steps == 2 * batch_count(images, 2, 1)
+
+
+def test_a_control_with_more_images_is_cut_to_as_many(capsys: pytest.CaptureFixture[str]) -> None:
+    """The choice is the two classes like those of the task, which have fewer pictures."""
+    pictures("pool", 8, 12)
+    pictures("task", 2, 12)
+    for number in range(2):
+        shutil.rmtree(f"pool/pool-{number}")
+        Path(f"pool/pool-{number}").mkdir()
+        for item in range(4):
+            shutil.copy(f"task/task-{number}/{item}.png", f"pool/pool-{number}/{item}.png")
+    own = {"class_path": found.ONCE, "init_args": {"m": 2}}
+    own = {"trainer": {"max_epochs": -1, "max_steps": 5, "callbacks": [own]}}
+    Path("own.yaml").write_text(yaml.safe_dump(own))
+    words = ["fit", "pool", "--novel", "task", "--config", "own.yaml", *QUICK]
+    words += ["--backbone", "efficientnet-lite0", "--control", "random", "--data.val_per_class=1"]
+    assert main([*words, "--train", "scratch", "--data.batch_size=2"]) == 0
+    shown = capsys.readouterr().out
+    assert sorted(fb.Selection.load("runs/fit/selection-stage-1.json").names) == [
+        "pool-0",
+        "pool-1",
+    ]
+    random = fb.Selection.load("runs/fit/control-random/selection-stage-1.json")
+    assert _images(Path("runs/fit/control-random/selection-stage-1.json")) > 8
+    assert "Training images: 6 of the chosen classes, as many of the control" in shown
+    for run in (Path("runs/fit"), Path("runs/fit/control-random")):
+        assert _checkpoint(run)["global_step"] == 5
+    capsys.readouterr()
+    again = ["--run", "frozen", "--train", "frozen"]
+    assert main([*words, *again]) == 0
+    assert "Training images: 16 of the chosen classes, as many" in capsys.readouterr().out
+    assert len(random.names) == 2
+
+
+def test_a_control_writes_to_its_own_folder_and_knows_the_models_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pictures("pool", 4, 4)
+    pictures("task", 2, 6)
+    (model,) = (block for block in blocks(PAGE, "python") if "class Mine" in block)
+    Path("other_model.py").write_text(model.replace("features", "embed"))
+    monkeypatch.syspath_prepend(".")
+    callbacks = [
+        {"class_path": found.ONCE, "init_args": {"m": 2, "features": "embed", "dirpath": "one"}},
+        {
+            "class_path": found.EVALUATION,
+            "init_args": {"shots": 3, "features": "embed", "dirpath": "two"},
+        },
+        {
+            "class_path": "pytorch_lightning.callbacks.ModelCheckpoint",
+            "init_args": {"dirpath": "three", "filename": "last", "enable_version_counter": False},
+        },
+    ]
+    own = {"model": {"class_path": "other_model.Mine"}, "trainer": {"callbacks": callbacks}}
+    Path("own.yaml").write_text(yaml.safe_dump(own))
+    words = ["fit", "pool", "--novel", "task", "--config", "own.yaml", *QUICK]
+    words += ["--trainer.max_epochs=1", "--backbone", "efficientnet-lite0", "--train", "scratch"]
+    kept = []
+    for control in ([], ["--control", "random"]):
+        assert main([*words, "--run", f"run-{len(control)}", "--ckpt-path", "none", *control]) == 0
+        kept.append(torch.load("three/last.ckpt", weights_only=True)["state_dict"])
+    assert all(torch.equal(value, kept[1][name]) for name, value in kept[0].items())
+    assert fb.Selection.load("one/selection-stage-1.json").method == "auto"
+    assert Path("one/report.html").is_file()
+    own_files = Path("run-2/control-random")
+    assert (own_files / "selection-stage-1.json").is_file()
+    assert _checkpoint(own_files)["global_step"] > 0
+
+
+def test_a_run_without_a_control_leaves_no_results_of_another() -> None:
+    pictures("pool", 4, 4)
+    pictures("task", 2, 6)
+    words = ["fit", "pool", "--novel", "task", "--schedule", "2", "--epochs", "1", *QUICK]
+    assert main([*words, "--control", "random"]) == 0
+    assert Path("runs/fit/results.csv").is_file()
+    assert main([*words, "--seed", "1", "--ckpt-path", "none"]) == 0
+    assert not Path("runs/fit/results.csv").exists()
+    assert "vs Random" not in Path("runs/fit/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--schedule", "1,2"], r"a novel task \(--novel\) for --control random"),
+        (["--novel", "task", "--label", "labelled"], "without --label, as people would"),
+        (["--novel", "task", "--trainer.callbacks.warm_start=true"], "no warm_start"),
+        (["--novel", "task", "--trainer.callbacks.k", "2"], "and no --trainer.callbacks.k for"),
+    ],
+)
+def test_a_control_that_would_not_be_fair_is_refused_before_any_training(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures("pool", 3, 3)
+    pictures("task", 2, 4)
+    assert main(["fit", "pool", "--control", "random", *words, *QUICK]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error)
+    assert "for --control random; change that or leave it out." in error
+    assert not Path("runs/fit/checkpoints").exists()
 
 
 def _images(*selections: Path) -> int:
