@@ -149,6 +149,10 @@ def test_a_sound_choice_raises_no_doubts() -> None:
 def test_doubts_say_what_is_wrong_and_what_to_do() -> None:
     alike = 0.99 + 0.01 * RNG.random((20, 60))
     assert "similarities hardly differ: random choices reach 99" in doubts_about(alike, m=5, k=3)
+    signed = 0.2 + 0.3 * RNG.random((20, 60))
+    assert "hardly differ" not in doubts_about(signed, m=5, k=3)
+    signed[:, 0] = -10.0  # far below: the others are alike, counted from this floor
+    assert "hardly differ" in doubts_about(signed, m=5, k=3)
     hub = RNG.random((20, 60))
     hub[:, 7] += 1
     assert "'7' is the nearest base class of 20 of the 20" in doubts_about(hub, m=5, k=1)

@@ -252,6 +252,14 @@ def test_without_a_process_group_the_error_says_what_to_do() -> None:
         problem_of(SETTINGS[0]).shard()
 
 
+def test_a_problem_of_one_process_asks_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for the report of a training that torchrun started, which the first process writes."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    problem = problem_of(SETTINGS[4])
+    assert problem.rows.size == 1
+    assert fb.select(problem, QUICK).indices == describe(problem)["auto"][0]
+
+
 DYING = """
 import os, signal, sys, time
 import numpy as np, torch.distributed as dist

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import fsl_basesel as fb
+from fsl_basesel.controls import controls
+from fsl_basesel.files.classes import read_classes
 from fsl_basesel.selectors import selector_class
 
 from .conftest import POOL_NAMES
@@ -112,7 +114,18 @@ def test_the_controls_are_printed_where_groups_are_known(
     groups = ("--groups", tmp_path / "groups.csv")
     assert "random choices inside the task's domain; best" in run(*words, "-m", 3, *groups).out
     few = " ".join(run(*words, "-m", 6, *groups).out.split())
-    assert "random choices with the 4 classes of the task's domain; best" in few
+    assert "random choices, 67% of their classes in the task's domain; best" in few
+
+
+def test_printed_and_saved_controls_are_those_of_the_problem(run, pool: Path, task: Path) -> None:
+    words = ("compare", pool, "--novel", task, "-m", 3, "-k", 1, "--methods", "auto")
+    problem = fb.SelectionProblem.from_centroids(read_classes(pool), read_classes(task), m=3, k=1)
+    expected = controls(problem)
+    saved = json.loads(run(*words, "--format", "json").out)["controls"]
+    assert [(one["mean"], one["best"]) for one in saved] == [(c.mean, c.best) for c in expected]
+    shown = " ".join(run(*words).out.split())
+    assert f"{expected[0].mean:.6f} mean of 100 random" in shown
+    assert f"; best {expected[0].best:.6f}" in shown
 
 
 @pytest.mark.parametrize("listed", ["auto,magic", ",", ""])

@@ -257,6 +257,8 @@ def test_explain_prints_every_class_whole(run, pool: Path, task: Path) -> None:
         assert f"{row.ratio_after:.3f}" in result.out
         assert row.name in result.out
     assert "ratio before" not in result.out
+    signed = run("select", pool, "--novel", task, "-m", 4, "--similarity", "whitened", "--explain")
+    assert "No similarity ratio: it says nothing about similarities below zero." in signed.out
     assert max(map(len, result.out.splitlines())) <= 80
 
 

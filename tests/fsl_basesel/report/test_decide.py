@@ -15,7 +15,7 @@ from PIL import Image
 import fsl_basesel as fb
 from fsl_basesel.cli import main
 from fsl_basesel.report.page import html_page
-from fsl_basesel.report.record import save_classes, save_problem
+from fsl_basesel.report.record import load_problem, save_classes, save_problem
 from fsl_basesel.report.run import read_run
 from fsl_basesel.selectors.swap import WithSwaps
 from fsl_basesel.similarity import ClassCentroids
@@ -284,6 +284,14 @@ def limited(folder: Path) -> tuple[fb.SelectionProblem, Path]:
     fb.select(problem).save(folder / "selection.json")
     save_problem(folder, 1, problem)
     return problem, written(folder)
+
+
+def test_a_floor_of_ones_own_is_kept(tmp_path: Path) -> None:
+    problem = fb.SelectionProblem(np.random.default_rng(0).random((3, 6)), m=1, k=2, floor=-2.0)
+    selection = fb.select(problem)
+    save_problem(tmp_path, 1, problem)
+    again = load_problem(tmp_path / "problem-stage-1.npz", selection)
+    assert (again.floor, again.value(selection.indices)) == (-2.0, selection.value)
 
 
 def chosen(shown, problem: fb.SelectionProblem) -> list[int]:
