@@ -99,7 +99,8 @@ class FitCLI(LightningCLI):
     @property
     def report_folder(self) -> Path:
         """Where the selections are, and so the report: the run's folder unless set otherwise."""
-        return self.folder if self.selection is None else Path(self.selection.dirpath or self.folder)
+        own = None if self.selection is None else self.selection.dirpath
+        return Path(own or self.folder)
 
     def instantiate_classes(self) -> None:
         """Build everything; what a class says about its arguments is the error that is shown."""

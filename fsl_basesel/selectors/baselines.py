@@ -89,7 +89,8 @@ class KMedoids(Selector):
         import kmedoids  # loads scikit-learn, a second or more that only this method needs
 
         with one_blas_thread():
-            distance = np.clip(1.0 - unit @ unit.T, 0.0, None)
+            # Single precision hides the last bits, in which machines differ, from near ties.
+            distance = np.clip(1.0 - (unit @ unit.T).astype(np.float32), 0.0, None)
         start = generator.permutation(len(unit))[: problem.m].astype(np.uint64)
         # One thread: the parallel version's answer depends on how the work is cut up.
         result = kmedoids.fasterpam(distance, start, max_iter=100, init="random", n_cpu=1)

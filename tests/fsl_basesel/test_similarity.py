@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from typing import Any
@@ -208,6 +209,34 @@ def test_one_and_two_threads_give_the_same_bits() -> None:
     one = printed(1)
     assert len(one.splitlines()) == 12
     assert printed(2) == one
+
+
+MACHINES = """
+import numpy as np
+import fsl_basesel as fb
+rng = np.random.default_rng(0)
+centres = np.abs(rng.standard_normal((9, 200)))
+pool, task = (centres[rng.integers(9, size=n)] + np.abs(rng.standard_normal((n, 200)))
+              for n in (300, 40))
+pool, task = np.tile(pool, (2, 1)).astype(np.float32), task.astype(np.float32)  # many ties
+for name in ("cosine", "centred", "whitened"):
+    problem = fb.SelectionProblem.from_centroids(pool, task, m=60, k=3, similarity=name)
+    for method in ("auto", "greedy-novel", "double-greedy", "domsim", "kmedoids"):
+        print(name, method, fb.select(problem, method, certify=False).indices)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs the vector units of x86")
+def test_machines_with_other_vector_units_choose_alike() -> None:
+    def printed(kernels: dict[str, str]) -> str:
+        command = [sys.executable, "-c", MACHINES]
+        return subprocess.run(
+            command, env=os.environ | kernels, capture_output=True, text=True, check=True
+        ).stdout
+
+    here = printed({})
+    assert len(here.splitlines()) == 15
+    assert printed({"OPENBLAS_CORETYPE": "Nehalem"}) == here
 
 
 @pytest.mark.parametrize("name", ["centred", "whitened"])
