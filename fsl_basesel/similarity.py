@@ -264,8 +264,8 @@ def space_of(
             f"which compares them with their mean, but got {count} in {dimensions}; use "
             "similarity 'cosine'."
         )
-    spread = np.abs(candidates - candidates[:1].astype(np.float64)).max()
-    if spread <= NO_DIRECTION * np.abs(candidates).max():
+    scale, novel_scale = _largest_entry(candidates), _largest_entry(novel)
+    if np.ptp(candidates, axis=0).max() <= NO_DIRECTION * scale:
         raise InputError(
             f"Expected candidates that differ for similarity {name!r} but all {count} centroids "
             "are equal; check the features."
@@ -277,11 +277,15 @@ def space_of(
             "Expected at least 2 novel classes for centre='each', which subtracts their mean, but "
             f"got {len(novel)}; use centre='candidates'."
         )
-    scale, novel_scale = float(np.abs(candidates).max()), float(np.abs(novel).max())
     if centre == "candidates":  # rounding of their mean
         novel_scale = max(scale, novel_scale)
     matrix = _whitening(candidates, own, shrinkage) if name == "whitened" else None
     return Space(name, options, own, theirs, matrix, scale, novel_scale)
+
+
+def _largest_entry(values: np.ndarray) -> float:
+    """The largest absolute value, without a copy of the array."""
+    return max(float(values.max()), -float(values.min()))
 
 
 def _whitening(candidates: np.ndarray, centre: np.ndarray, shrinkage: float) -> np.ndarray:
@@ -290,7 +294,7 @@ def _whitening(candidates: np.ndarray, centre: np.ndarray, shrinkage: float) -> 
 
     dimensions = candidates.shape[1]
     # Powers of two: exact, and squares of huge or tiny entries neither overflow nor vanish.
-    exponent = -int(np.frexp(np.abs(candidates).max())[1])
+    exponent = -int(np.frexp(_largest_entry(candidates))[1])
     total = np.zeros((dimensions, dimensions))
     with one_blas_thread():
         for start, stop in blocks(len(candidates), BLOCK):

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,19 @@ def test_one_and_two_threads_give_the_same_bits() -> None:
     one = printed(1)
     assert len(one.splitlines()) == 12
     assert printed(2) == one
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_centroids_are_not_copied_as_a_whole(name: str) -> None:
+    pool, task = centroids(0, 40_000, 64).astype(np.float32), centroids(1, 10, 64)
+    similarities(pool[:50], task, similarity=name)  # imports what it needs
+    tracemalloc.start()
+    try:
+        similarities(pool, task.astype(np.float32), similarity=name)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < pool.nbytes  # 10 MB: names, the result, some blocks
 
 
 MACHINES = """
