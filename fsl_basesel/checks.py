@@ -178,6 +178,7 @@ def shares(weights: ArrayLike, count: int) -> np.ndarray:
     total = found.sum()
     if not 0 < total < np.inf:
         raise InputError(f"Expected `weights` with a finite sum above 0 but it is {total}.")
+    # Shares stay as they are, to the last bit, when a problem is made from another.
     return found / total if abs(total - 1.0) > 1e-12 else found
 
 

@@ -55,7 +55,8 @@ class Control:
             return f"all {self.size} classes of the pool"
         words = f"mean of {len(self.values)} random choices"
         if self.of_domain < 1.0:
-            return f"{words}, {self.of_domain:.0%} of their classes in the task's domain"
+            share = min(self.of_domain, 0.99)
+            return f"{words}, {share:.0%} of their classes in the task's domain"
         return f"{words} inside the task's domain" if self.kind == DOMAIN else words
 
     @property

@@ -91,7 +91,7 @@ class Matrix:
         """The smallest and the largest similarity on any process."""
         here = self.by_candidate.min(initial=np.inf), self.by_candidate.max(initial=-np.inf)
         lows, highs = zip(*self.rows.gather(here), strict=True)
-        return float(np.min(lows)), float(np.max(highs))
+        return float(min(lows)), float(max(highs))
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: without what can be computed again."""
@@ -214,7 +214,7 @@ class SelectionProblem:
         self.at_least = group_numbers(at_least, "at_least", groups)
         limits, grouped = Limits.of(self), self.at_most is not None or self.at_least is not None
         self.limits = limits if budget is not None or self.include or grouped else None
-        largest = max(abs(highest), abs(self.floor))  # NaN where centroids overflow
+        largest = max(abs(self.floor), abs(highest))
         checks.finite_sums(largest, novel * self.depth, "similarity")
         checks.finite_sums(self.lam * largest, base, "lam * similarity")
         if self.cost is not None:
@@ -307,8 +307,9 @@ class SelectionProblem:
             rows = Rows.spread(
                 len(target), group, _digest((base_names, target_names), base, target)
             )
-            compared = "a function" if callable(similarity) else (similarity, centre, shrinkage)
+            name = "a function" if callable(similarity) else similarity
             sizes = {"candidates": base.shape, "novel": target.shape}
+            compared = (name, centre, shrinkage)
             rows.agree("SelectionProblem.from_centroids", **sizes, similarity=compared)
         here = slice(rows.start, rows.stop)
         needed = len(base) * len(target[here]) * np.result_type(base, target).itemsize

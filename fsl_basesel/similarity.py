@@ -172,7 +172,7 @@ class Space:
     centre: np.ndarray | None = None  # [d], of candidates; None subtracts nothing
     novel_centre: np.ndarray | None = None  # [d], of novel classes
     matrix: np.ndarray | None = None  # [d, d], upper triangular
-    scale: float = 0.0  # of the candidates' entries, to tell rounding from a direction
+    scale: float = 0.0  # of what each centre is the mean of, to tell rounding from a direction
     novel_scale: float = 0.0
 
     def unit(
@@ -265,22 +265,25 @@ def space_of(
             "similarity 'cosine'."
         )
     scale, novel_scale = _largest_entry(candidates), _largest_entry(novel)
+    if max(scale, novel_scale) > checks.LARGEST_SUM:
+        raise InputError(
+            f"Expected centroids of at most {checks.LARGEST_SUM:g} for similarity {name!r}, which "
+            f"takes their mean, but got {max(scale, novel_scale):g}; use other units."
+        )
     if np.ptp(candidates, axis=0).max() <= NO_DIRECTION * scale:
         raise InputError(
             f"Expected candidates that differ for similarity {name!r} but all {count} centroids "
             "are equal; check the features."
         )
-    own = candidates.mean(axis=0, dtype=np.float64)
-    theirs = novel.mean(axis=0, dtype=np.float64) if centre == "each" else own
-    if centre == "each" and len(novel) < 2:
+    own, each = candidates.mean(axis=0, dtype=np.float64), centre == "each"
+    theirs = novel.mean(axis=0, dtype=np.float64) if each else own
+    if each and len(novel) < 2:
         raise InputError(
             "Expected at least 2 novel classes for centre='each', which subtracts their mean, but "
             f"got {len(novel)}; use centre='candidates'."
         )
-    if centre == "candidates":  # rounding of their mean
-        novel_scale = max(scale, novel_scale)
     matrix = _whitening(candidates, own, shrinkage) if name == "whitened" else None
-    return Space(name, options, own, theirs, matrix, scale, novel_scale)
+    return Space(name, options, own, theirs, matrix, scale, novel_scale if each else scale)
 
 
 def _largest_entry(values: np.ndarray) -> float:

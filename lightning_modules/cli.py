@@ -164,10 +164,10 @@ def fit_command(asked: argparse.Namespace, words: Sequence[str]) -> FitCLI:
         logging.getLogger(f"{package}.utilities.rank_zero").setLevel(logging.WARNING)
     settings = settings_of(asked)
     command = build(settings, words)
-    control = asked.control is not None
+    control, frozen = asked.control is not None, asked.pool is not None and asked.train == "frozen"
     if control:
-        fitting.require_control_possible(command, words)
-    if asked.pool is not None and asked.train == "frozen":
+        fitting.require_control_possible(command, () if frozen else words)
+    if frozen:
         fitting.frozen_run(command, asked.backbone, control)
         return command
     fitting.announce(command, asked.began, control)

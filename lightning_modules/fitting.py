@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 CHOSEN = "chosen classes"
 CONTROL = "control-random"
+ENDS = ("max_epochs", "max_steps", "max_time")
+"""Arguments of the Trainer that end a run."""
 IDENTITY = "frozen.json"
 """What tells a run of `--train frozen` from others."""
 
@@ -140,8 +142,13 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def require_control_possible(command: FitCLI, words: Sequence[str]) -> None:
-    """Refuse `--control random`, before anything is trained, where it would not be a fair one."""
-    data, selection = command.datamodule, command.selection
+    """Refuse `--control random`, before anything is trained, where it would not be a fair one.
+
+    `words` are options of Lightning, which the control is built with too.
+    """
+    data, selection, trainer = command.datamodule, command.selection, command.config["trainer"]
+    staged = isinstance(selection, ColdStartSelection)
+    ends = [name for name in ENDS if trainer[name] not in (None, -1)]
     callbacks = [word for word in words if word.startswith("--trainer.callbacks")]
     wrong = None
     if selection is None or data.novel is None:
@@ -152,6 +159,8 @@ def require_control_possible(command: FitCLI, words: Sequence[str]) -> None:
         )
     elif getattr(selection, "warm_start", False):
         wrong = "a new network in each stage (no warm_start), as its control has one stage,"
+    elif staged and ends:
+        wrong = f"a cold start that ends with its schedule and not by trainer.{ends[0]}"
     elif callbacks:
         wrong = f"callbacks from a YAML file, which the control shares, and no {callbacks[0]}"
     if wrong is not None:
@@ -171,7 +180,7 @@ def finish(command: FitCLI, settings: Settings, words: Sequence[str], control: b
         if result is not None:
             images = [len(data.training_images()) for data in runs]
             classes = len(runs[0].class_numbers)
-            show_result(command.report_folder, classes, images, result, random)
+            show_result(command.folder, classes, images, result, random)
         write_report(command.report_folder)
 
 

@@ -65,8 +65,13 @@ def run(args: argparse.Namespace) -> int:
             for row, selection in zip(rows, selections, strict=True)
         ],
         "controls": [
-            {"kind": one.kind, "mean": one.mean, "best": one.best, "sets": len(one.values)}
-            | {"title": one.title}
+            {
+                "kind": one.kind,
+                "title": one.title,
+                "mean": one.mean,
+                "best": one.best,
+                "sets": len(one.values),
+            }
             for one in found
         ],
     }

@@ -57,7 +57,7 @@ def flags() -> CommandParser:
     add("--novel", metavar="TASK", help="the same for the task; without it the task is unknown")
     add("--run", metavar="DIR", help="folder of the run (runs/fit)")
     add("-m", type=int, metavar="N", help="base classes in the end (100, or half of a small pool)")
-    nearest = "nearest base classes that count for a novel class (3; no --novel but --backbone: 1)"
+    nearest = "nearest base classes that count for a novel class (3; --backbone without --novel: 1)"
     add("-k", type=int, metavar="K", help=nearest)
     compared = "cosine, centred or whitened (as in `select`; in a cold start cosine is the default)"
     add("--similarity", metavar="NAME", help=compared)

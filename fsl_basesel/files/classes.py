@@ -206,10 +206,11 @@ def read_similarity(path: str | Path) -> SimilarityMatrix:
     file, arrays, named = open_file(path)
     key = named.get("features", UNNAMED if UNNAMED in arrays else "similarity")
     weighted = named.get("weights") or _usual_key(file, arrays, "weights")
-    weights = None if weighted is None else arrays.pop(weighted)
+    weights = None if weighted is None else arrays[weighted]
     with named_in(file):
         if next(iter(arrays), None) == "novel" and file.suffix.lower() in TABLES:
-            novel, titles = arrays.pop("novel"), list(arrays)
+            novel = arrays.pop("novel")
+            titles = [title for title in arrays if title != weighted]
             values = _stacked(arrays, titles)
             arrays = {"novel_names": novel, "names": np.array(titles), key: values}
         if key not in arrays:

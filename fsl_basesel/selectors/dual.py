@@ -128,7 +128,7 @@ class _Search:
         self.best_value = self._value(start)
         self.budget = self.limits.budget * (1 + SLACK) if self.limits.has_budget else 0.0
         costs = self.limits.cost[start]
-        usual = float(costs.mean()) if len(costs) and costs.any() else 1.0
+        usual = float(costs.mean()) if self.limits.has_budget and costs.any() else 1.0
         self.unit = 1.0 / (usual * problem.scale)  # nu in the scale of the thresholds
 
     def run(self, steps: int) -> Choice:

@@ -171,6 +171,11 @@ class SelectionCallback(pl.Callback):
         self._problem: SelectionProblem | None = None
         self._unfinished: Unfinished | None = None
 
+    @property
+    def no_task(self) -> bool:
+        """Whether candidates stand for the novel classes; False as long as no data are known."""
+        return self.general or getattr(self.data, "novel", "not known yet") is None
+
     @abstractmethod
     def choose(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: int) -> Selection:
         """The classes that come in at the start of a stage."""
@@ -259,8 +264,7 @@ class SelectionCallback(pl.Callback):
         The paper's similarity, equal weights and no limits are not named: checkpoints from before
         there were others have none.
         """
-        general = self.general or getattr(self.data, "novel", "not known yet") is None
-        k, similarity = default_objective(general, self.k, self.similarity)
+        k, similarity = default_objective(self.no_task, self.k, self.similarity)
         name = similarity if isinstance(similarity, str) else None
         name = name or getattr(similarity, "__qualname__", None) or text_of(similarity)
         other = {} if name == "cosine" else {"similarity": name}
@@ -344,8 +348,7 @@ class SelectionCallback(pl.Callback):
             for size in self.schedule.sizes:
                 self.nothing_known(size - len(inside), inside)
         if self.weights is not None:
-            unknown = self.general or data.novel is None
-            checks.shares(self.weights, len(data.pool if unknown else data.task))
+            checks.shares(self.weights, len(data.pool if self.no_task else data.task))
         data.capacity = self.schedule.sizes[-1]
         data.chooser = partial(self._choose_if_due, trainer, pl_module)
         io = trainer.strategy.checkpoint_io

@@ -53,7 +53,7 @@ def result_rows(
 
 def similarities(results: Sequence[dict[str, Any]]) -> str:
     """Names of the similarities by which the classes of these lines were chosen."""
-    return ", ".join(sorted({row["similarity"] for row in results} - {None})) or "none"
+    return " or ".join(sorted({row["similarity"] for row in results} - {None})) or "none"
 
 
 def table_lines(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -85,4 +85,5 @@ def random_problem(
         chosen["cost"] = None
     free = n_candidates - len(chosen["selected"])  # type: ignore[arg-type]
     chosen.setdefault("m", int(rng.integers(0, free + 1)))
-    return SelectionProblem.from_centroids(candidates, None if general else novel, **chosen)  # type: ignore[arg-type]
+    target = None if general else novel
+    return SelectionProblem.from_centroids(candidates, target, similarity="cosine", **chosen)  # type: ignore[arg-type]

@@ -203,7 +203,7 @@ def test_a_device_is_for_the_network_whatever_the_method(
 def test_names_of_two_lines_are_no_list(run, photos: Path, tmp_path: Path) -> None:
     for name in ("new\nline", "שלום"):
         shutil.copytree(next((photos / "task").iterdir()), tmp_path / "pool" / name)
-    words = ("select", tmp_path / "pool", "-m", 2, "-k", 1, *SMALL, "--format")
+    words = ("select", tmp_path / "pool", "-m", 2, "--similarity", "cosine", *SMALL, "--format")
     refused = run(*words, "txt")
     assert (refused.code, refused.out) == (2, "")
     assert r"is called 'new\nline'; use json or csv" in refused.err

@@ -72,7 +72,10 @@ def test_a_run_fills_every_part(run_folder):
     assert "name: <b>&amp;" in balance.text  # the settings, as they are in the file
     assert "+5." in balance.text  # the method that is better by 5 points
     assert "λ = 0, cosine, by auto" in balance.text
-    draws = f"the mean of {content.RATIO_DRAWS} choices", "Random: mean of 100 random choices."
+    draws = (
+        f"the mean of {content.RATIO_DRAWS} random choices",
+        "Random: mean of 100 random choices.",
+    )
     assert all(words in balance.text for words in draws)
 
 

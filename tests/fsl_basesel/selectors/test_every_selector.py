@@ -114,7 +114,7 @@ def test_unknown_method_and_bad_settings_are_refused() -> None:
 
 
 def test_every_selector_states_its_contract() -> None:
-    problem = fb.SelectionProblem.from_centroids(np.eye(3), m=1, k=1)
+    problem = fb.SelectionProblem.from_centroids(np.eye(3), m=1, k=1, similarity="cosine")
     for name in fb.methods():
         selector = selector_class(name)
         assert fb.select(problem, selector()).method == name
