@@ -217,10 +217,10 @@ def control_run(command: FitCLI, settings: Settings, words: Sequence[str]) -> Fi
     trainer = random.setdefault("trainer", {})
     for callback in trainer.get("callbacks") or ():
         if isinstance(callback, dict):
-            callback.get("init_args", {}).pop("dirpath", None)  # a folder of its own
+            (callback.get("init_args") or {}).pop("dirpath", None)  # a folder of its own
     (chosen,) = callbacks_of(random, "selection")
     chosen["class_path"] = found.ONCE
-    given = chosen["init_args"]
+    given = chosen.get("init_args") or {}
     chosen["init_args"] = {
         name: given[name] for name in ("features", "reseed") if name in given
     } | {
@@ -260,10 +260,10 @@ def show_result(
         return
     mine, theirs = images
     if mine == theirs:
-        label = CHOSEN
+        ours = CHOSEN
         say(f"Training images: {mine} of the chosen classes, as many of the control")
     else:
-        label = f"{CHOSEN} ({mine} images, the control {theirs})"
+        ours = f"{CHOSEN} ({mine} images, the control {theirs})"
         say(
             f"Training images: {mine} of the chosen classes, but only {theirs} of the control, so "
             "the difference is partly one of images"
@@ -272,7 +272,7 @@ def show_result(
     rows = [
         setting
         | {"label": label, "seed": draw, "head": one.head, "shots": one.shots, "accuracy": a}
-        for label, one in ((REFERENCE, random), (label, chosen))
+        for label, one in ((REFERENCE, random), (ours, chosen))
         for draw, a in enumerate(one.accuracies)
     ]
     write_text(results, csv_text(rows))

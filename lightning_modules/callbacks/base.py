@@ -136,6 +136,11 @@ class SelectionCallback(pl.Callback):
         self.k = None if k is None else checks.integer(k, "k", 1)
         self.lam, self.mu = checks.non_negative(lam, "lam"), checks.non_negative(mu, "mu")
         self.similarity = None if similarity is None else known_similarity(similarity)
+        if callable(similarity) and self.method.needs_centroids:
+            raise InputError(
+                f"Expected a similarity with a name for method {self.method.name!r}, which "
+                "compares centroids itself, but got a function; use another method."
+            )
         self.weights = None if weights is None else [float(value) for value in weights]
         self.cost = None if cost is None else [float(value) for value in cost]
         if cost is not None and budget is None and not mu:

@@ -95,6 +95,11 @@ def test_without_a_task_the_weights_are_those_of_the_candidates(tmp_path: Path) 
     assert fb.Selection.load(tmp_path / "selection-stage-1.json").hyperparameters["weighted"]
 
 
+def test_methods_that_compare_centroids_refuse_a_function_before_any_training() -> None:
+    with pytest.raises(InputError, match="a similarity with a name for method 'domsim'"):
+        ColdStartSelection((2, 4), 1, method="domsim", similarity=np.dot)
+
+
 def test_a_function_is_known_again_in_another_process() -> None:
     similarity = functools.partial(np.dot)
     named = SelectBaseClasses(3, similarity=similarity).settings()["similarity"]
