@@ -56,7 +56,7 @@ class Control:
         words = f"mean of {len(self.values)} random choices"
         if self.of_domain < 1.0:
             share = min(self.of_domain, 0.99)
-            return f"{words}, {share:.0%} of their classes in the task's domain"
+            return f"{words} that take the task's domain first ({share:.0%} of their classes)"
         return f"{words} inside the task's domain" if self.kind == DOMAIN else words
 
     @property

@@ -56,7 +56,7 @@ def test_the_domain_is_drawn_first_and_filled_up_where_it_is_small() -> None:
 def test_the_title_tells_how_much_of_a_set_is_inside_the_domain() -> None:
     for changes, words in (
         ({"m": 4}, "inside the task's domain"),
-        ({"m": 5}, "80% of their classes in the task's domain"),
+        ({"m": 5}, "that take the task's domain first (80% of their classes)"),
         ({"m": 3, "groups": GROUPS, "at_most": 2}, "33% of"),  # class 4 is in already
         ({"m": 2, "include": [7]}, "50% of"),
         ({"m": 4, "budget": 4.0, "cost": [3.0] * 5 + [1.0] * 7}, "50% of"),

@@ -114,7 +114,7 @@ def test_the_controls_are_printed_where_groups_are_known(
     groups = ("--groups", tmp_path / "groups.csv")
     assert "random choices inside the task's domain; best" in run(*words, "-m", 3, *groups).out
     few = " ".join(run(*words, "-m", 6, *groups).out.split())
-    assert "random choices, 67% of their classes in the task's domain; best" in few
+    assert "random choices that take the task's domain first (67% of their classes); best" in few
 
 
 def test_printed_and_saved_controls_are_those_of_the_problem(run, pool: Path, task: Path) -> None:
