@@ -47,8 +47,7 @@ def group_by_label(
                 f"from {values[0]} to {values[-1]}; give a name for every label."
             )
         titles = [str(name) for name in names]
-        found, counts = counts, np.zeros(len(names), np.int64)
-        counts[values] = found
+        counts = np.bincount(array.astype(np.int64), minlength=len(names))
     members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
     pairs = zip(titles, members, strict=True)
     return titles, [in_random_order(name, piece, seed) for name, piece in pairs]

@@ -207,15 +207,13 @@ def _scan(root: Path) -> tuple[dict[str, list[str]], Counter[str]]:
     index: dict[str, list[str]] = {}
     for name in names:
         visited, waiting = set(above), [name]  # a link to a folder above would never end
-        if _identity(root / name) in above:
-            continue
-        files: list[str] = []
         while waiting:
             folder = waiting.pop()
             identity = _identity(root / folder)
             if identity in visited:
                 continue
             visited.add(identity)
+            files = index.setdefault(name, [])
             with os.scandir(root / folder) as entries:
                 for entry in entries:
                     path = os.path.join(folder, entry.name)
@@ -225,8 +223,7 @@ def _scan(root: Path) -> tuple[dict[str, list[str]], Counter[str]]:
                         files.append(path[len(name) + 1 :])
                     elif entry.name.lower().endswith(missing) and entry.name[0] != ".":
                         unread[os.path.splitext(entry.name)[1].lower()] += 1
-        index[name] = sorted(files)
-    return index, unread
+    return {name: sorted(files) for name, files in index.items()}, unread
 
 
 def _is_class_folder(entry: os.DirEntry[str]) -> bool:

@@ -225,16 +225,12 @@ class ReadSource(ImageSource):
             warnings.warn(f"Left out {len(new)} unreadable image(s): {listed}{more}", stacklevel=3)
 
     def _try_class(self, c: int, count: int | None, threads: ThreadPoolExecutor) -> None:
-        while self._tried[c] < min(len(self._members[c]), count or len(self._members[c])):
-            done = int(self._tried[c])
-            end = done + _CHUNK if count is None else min(done + _CHUNK, count)
-            chunk = self._members[c][done:end]
+        while len(chunk := self._members[c][self._tried[c] : count][:_CHUNK]):
             faults = list(threads.map(lambda member: self._fault(c, int(member)), chunk))
-            good = np.array([fault is None for fault in faults])
             self.dropped += [fault for fault in faults if fault is not None]
-            rest = self._members[c][done + len(chunk) :]
-            self._members[c] = np.concatenate([self._members[c][:done], chunk[good], rest])
-            self._tried[c] += int(good.sum())
+            bad = np.flatnonzero([fault is not None for fault in faults])
+            self._members[c] = np.delete(self._members[c], self._tried[c] + bad)
+            self._tried[c] += len(chunk) - len(bad)
             self.sizes[c] = len(self._members[c])
 
     def _fault(self, c: int, member: int) -> Dropped | None:

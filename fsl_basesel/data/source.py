@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -68,18 +69,15 @@ class ImageSource(abc.ABC):
             )
         parts = [type(self).__name__, *identity, *self.names, self.sizes.tobytes()]
         self._settings = cache.fingerprint(parts)
-        self._fingerprint: str | None = None
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """Identifies the images of a source, as far as `look` can see; for checkpoints.
 
         It is computed on first use and does not change when images are left out.
         """
-        if self._fingerprint is None:
-            seen = list(self.look())
-            self._fingerprint = cache.fingerprint([self._settings, *seen]) if seen else None
-        return self._fingerprint or self._settings
+        seen = list(self.look())
+        return cache.fingerprint([self._settings, *seen]) if seen else self._settings
 
     def look(self) -> Iterable[str | bytes]:
         """Facts about the images that are cheap to read; none unless a subclass has them."""
@@ -132,7 +130,7 @@ class _Subset(ImageSource):
         super().__init__(names, base.sizes[self._chosen], groups=groups)
         self._first_sizes = self.sizes.tobytes()
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         own = [type(self).__name__, self._base.fingerprint, *self.names]
         return cache.fingerprint([*own, self._first_sizes])

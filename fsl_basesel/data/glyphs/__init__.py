@@ -63,11 +63,11 @@ class GlyphSource(ImageSource):
                 f"Expected characters of the glyph data set but got {chr(unknown[0])!r}, which too "
                 "few fonts have or which looks like another one; see glyph_codes()."
             )
-        pieces = [slice(*everything.starts[rows[c] : rows[c] + 2].tolist()) for c in codes]
+        bounds = (everything.starts[rows[code] : rows[code] + 2] for code in codes)
+        chosen = [everything.templates[start:stop] for start, stop in bounds]
         self.size, self.style = int(size), Style() if style is None else style
-        self._templates = np.concatenate([everything.templates[piece] for piece in pieces])
-        lengths = [piece.stop - piece.start for piece in pieces]
-        self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._templates = np.concatenate(chosen)
+        self._starts = np.cumsum([0, *map(len, chosen)], dtype=np.int64)
         numbers = np.asarray(codes, np.int64).astype(np.uint64)
         self._keys = counter.mix(np.full(len(codes), counter.key(seed, "glyphs")), numbers)
         super().__init__(
