@@ -405,16 +405,14 @@ def _load_state(module: nn.Module, path: str, classifier: str = "\0") -> None:
         if prefix is None:
             break
         state = {k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)}
-    needed = [key for key in wanted if not key.startswith(f"{classifier}.")]
-    missing = [key for key in needed if key not in state]
-    wrong = [key for key in needed if key in state and state[key].shape != wanted[key].shape]
-    if missing or wrong:
-        what = f"{missing[0]} is missing" if missing else f"{wrong[0]} has another shape"
-        raise InputError(
-            f"Expected {path!r} to hold the weights of {type(module).__name__} but {what} "
-            f"({len(missing) + len(wrong)} such); name the architecture they belong to."
-        )
     fitting = {k: v for k, v in state.items() if k in wanted and v.shape == wanted[k].shape}
+    lacking = [k for k in wanted if k not in fitting and not k.startswith(f"{classifier}.")]
+    if lacking:
+        what = "has another shape" if lacking[0] in state else "is missing"
+        raise InputError(
+            f"Expected {path!r} to hold the weights of {type(module).__name__} but "
+            f"{lacking[0]} {what} ({len(lacking)} such); name the architecture they belong to."
+        )
     module.load_state_dict(fitting, strict=False)
 
 

@@ -157,7 +157,6 @@ def summed_over_processes(
     dtype = torch.float64 if double else torch.float32
     if values is None:
         values = torch.zeros(rows, width, dtype=dtype)
-    total = values.to(device, dtype)
-    total = total.clone() if total is values else total
+    total = values.to(device, dtype, copy=True)
     torch.distributed.all_reduce(total)
     return total

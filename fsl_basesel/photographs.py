@@ -23,7 +23,7 @@ from fsl_basesel.data.sources import Source, images_of
 from fsl_basesel.distributed import Rows, together
 from fsl_basesel.embedding import evaluation_mode, feature_batches
 from fsl_basesel.errors import InputError
-from fsl_basesel.files.writing import save_npz
+from fsl_basesel.files.writing import load_npz, save_npz
 from fsl_basesel.parallel import cores
 from fsl_basesel.similarity import ClassCentroids
 
@@ -302,13 +302,12 @@ class _Store:
         seen: set[int] = set()
         for path in sorted(self._folder.glob("[0-9]*.npz")):
             try:
-                with np.load(path, allow_pickle=False) as file:
-                    numbers, rows = file["numbers"].tolist(), file["rows"]
-                    whole = str(file["format"]) == _FORMAT
-            except Exception:  # damaged: its batches are done again
+                file = load_npz(path, _FORMAT, ("numbers", "rows"), what="features")
+            except InputError:  # damaged: its batches are done again
                 continue
+            numbers, rows = file["numbers"].tolist(), file["rows"]
             ends = np.cumsum([len(self._positions(number)) for number in numbers])
-            if whole and len(rows) == ends[-1]:
+            if len(rows) == ends[-1]:
                 for number, part in zip(numbers, np.split(rows, ends[:-1]), strict=True):
                     if number % world == rank and number not in seen:
                         seen.add(number)
