@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import io
 import os
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a name shows "?"
             stream.reconfigure(errors="replace")
     with warnings.catch_warnings():
-        warnings.showwarning = _show_note(warnings.showwarning)
+        warnings.showwarning = functools.partial(_show_note, warnings.showwarning)
         try:
             return _run(argv)
         except KeyboardInterrupt:
@@ -115,15 +116,11 @@ def _run(argv: Sequence[str] | None) -> int:
         return EXIT_BAD_INPUT if ours else EXIT_FAILED
 
 
-def _show_note(show: Any) -> Any:
+def _show_note(
+    show: Any, message: Any, category: type[Warning], filename: str, *rest: Any, **more: Any
+) -> None:
     """Our own warnings as one line `note: ...`; those of libraries as Python shows them."""
-
-    def show_note(
-        message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any
-    ) -> None:
-        if category is UserWarning and f"{os.sep}fsl_basesel{os.sep}" in filename:
-            print(f"note: {message}", file=sys.stderr)
-        else:
-            show(message, category, filename, *rest, **more)
-
-    return show_note
+    if category is UserWarning and f"{os.sep}fsl_basesel{os.sep}" in filename:
+        print(f"note: {message}", file=sys.stderr)
+    else:
+        show(message, category, filename, *rest, **more)
