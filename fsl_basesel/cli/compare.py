@@ -65,13 +65,8 @@ def run(args: argparse.Namespace) -> int:
             for row, selection in zip(rows, selections, strict=True)
         ],
         "controls": [
-            {
-                "kind": one.kind,
-                "title": one.title,
-                "mean": one.mean,
-                "best": one.best,
-                "sets": len(one.values),
-            }
+            {name: getattr(one, name) for name in ("kind", "title", "mean", "best")}
+            | {"sets": len(one.values)}
             for one in found
         ],
     }

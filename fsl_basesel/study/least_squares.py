@@ -104,11 +104,9 @@ class Moments:
     @classmethod
     def resampled(cls, sample: Sample, weights: np.ndarray) -> Moments:
         """The moments when set s counts `weights[r, s]` times in resample r, `[R, |N|]`."""
-        count = weights @ sample.seen
-        m1, m2, my = (weights @ values for values in (sample.x1, sample.x2, sample.y))
-        means = np.stack([m1 * m1, m1 * m2, m2 * m2, m1 * my, m2 * my, my * my])
+        total = Sample(*(weights @ values for values in sample))
         sums = np.stack([weights @ product for product in sample.products()])
-        return cls(count, sums - means / np.maximum(count, 1.0))
+        return cls(total.seen, sums - total.products() / np.maximum(total.seen, 1.0))
 
     def pooled(self) -> Moments:
         """The moments of one regression for all classes, each with an intercept of its own."""
