@@ -109,8 +109,7 @@ def _by_threads(
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for future in waiting:
-                future.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
             torch.set_num_threads(before)
 
 

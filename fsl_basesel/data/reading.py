@@ -176,10 +176,9 @@ class ReadSource(ImageSource):
     def changed(self, **attributes: Any) -> ReadSource:
         """A copy with other attributes, which may drop images of its own."""
         other = copy.copy(self)
-        own = {"_members": list(self._members), "_tried": self._tried.copy()}
-        own |= {"sizes": self.sizes.copy(), "dropped": list(self.dropped)}
-        for name, value in {**own, **attributes}.items():
-            setattr(other, name, value)
+        other._members, other._tried = list(self._members), self._tried.copy()
+        other.sizes, other.dropped = self.sizes.copy(), list(self.dropped)
+        vars(other).update(attributes)
         return other
 
     def images(self, classes: np.ndarray, items: np.ndarray) -> torch.Tensor:

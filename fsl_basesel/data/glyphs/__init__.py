@@ -147,9 +147,7 @@ def glyph_splits(
     )
     eligible = [code for code in first if wanted is None or characters.group_of(code) in wanted]
     novel_codes = _take(eligible, novel, "novel", domain)
-    banned = set(novel_codes)
-    if domain == "transfer":
-        banned.update(eligible)
+    banned = set(eligible if domain == "transfer" else novel_codes)
     rest = [code for code in second if code not in banned]
     pretraining_codes = _take(rest, pretraining, "pretraining", domain)
     candidate_codes = _take(rest[pretraining:], candidates, "candidates", domain)
