@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,6 @@ class Backbone:
         preprocessing: what its images need.
         trained: False where its weights are random.
         texts: takes class names to features that can be compared with those of images, if it can.
-        identity: tells networks with other layers or weights apart; None for a plain function, of
-            which nobody can tell whether it is the same, so that its features are not kept.
     """
 
     name: str
@@ -131,10 +130,24 @@ class Backbone:
     preprocessing: Preprocessing
     trained: bool = True
     texts: Callable[[Sequence[str]], np.ndarray] | None = None
-    identity: str | None = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.identity = None if self.module is None else _identity(self.module)
+    @functools.cached_property
+    def identity(self) -> str | None:
+        """A hash of layers, weights and what `forward` is compiled to.
+
+        None for a plain function, of which nobody can tell whether it is the same, so that its
+        features are not kept.
+        """
+        module = self.module
+        if module is None:
+            return None
+        digest = hashlib.sha256(f"{text_of(module)} {text_of(type(module).forward)}".encode())
+        for key, value in sorted(module.state_dict().items()):
+            digest.update(key.encode())
+            if isinstance(value, Tensor):
+                array = value.detach().cpu().contiguous().reshape(-1)
+                digest.update(array.view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:32]
 
     def for_inference(self, device: torch.device) -> tuple[nn.Module | None, Callable]:
         """The network on `device`, as quick as it can be, and its features.
@@ -414,14 +427,3 @@ def _load_state(module: nn.Module, path: str, classifier: str = "\0") -> None:
             f"{lacking[0]} {what} ({len(lacking)} such); name the architecture they belong to."
         )
     module.load_state_dict(fitting, strict=False)
-
-
-def _identity(module: nn.Module) -> str:
-    """A hash of layers, weights and what `forward` is compiled to."""
-    digest = hashlib.sha256(f"{text_of(module)} {text_of(type(module).forward)}".encode())
-    for key, value in sorted(module.state_dict().items()):
-        digest.update(key.encode())
-        if isinstance(value, Tensor):
-            array = value.detach().cpu().contiguous().reshape(-1)
-            digest.update(array.view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:32]
