@@ -135,20 +135,18 @@ class Remaining {
     return cost + reserve <= this.limits.budget * (1 + TOLERANCE);
   }
 
-  /** Whether `u` can be added; once it cannot, it never can. */
-  fits(/** @type {number} */ u) {
+  /** Add `u` if it can be added, and say so; what cannot once never can. */
+  take(/** @type {number} */ u) {
     const group = this.groupOf(u);
     if (this.counts[group] >= this.most[group]) return false;
     const needs = this.needs();
     needs[group] = Math.max(0, needs[group] - 1);
     if (this.chosen.length + 1 + needs.reduce((a, b) => a + b) > this.limits.m) return false;
-    return this.affords(this.spent + this.cost[u], needs, [...this.chosen, u]);
-  }
-
-  add(/** @type {number} */ u) {
+    if (!this.affords(this.spent + this.cost[u], needs, [...this.chosen, u])) return false;
     this.chosen.push(u);
-    this.counts[this.groupOf(u)] += 1;
+    this.counts[group] += 1;
     this.spent = this.costOf(this.chosen);
+    return true;
   }
 }
 
@@ -276,12 +274,8 @@ class Chooser {
     return all;
   }
 
-  /**
-   * h of base classes, those that were there before included; without the modular terms if asked.
-   * @param {number[]} members
-   * @param {boolean} [modular]
-   */
-  value(members, modular = true) {
+  /** Mean similarity of novel classes to their top k among base classes. */
+  top(/** @type {number[]} */ members) {
     const { rows, k, floor, weights } = this.problem;
     const { value } = this.stateOf(members);
     const perRow = weights.map((weight, n) => weight * sum(value, n * this.depth, this.depth));
@@ -289,8 +283,12 @@ class Chooser {
     for (let start = 0; start < rows; start += ROWS) {
       all += sum(perRow, start, Math.min(ROWS, rows - start));
     }
-    const top = all / rows / k + (floor * (k - this.depth)) / k;
-    return modular ? top - sum(Float64Array.from(members, (u) => this.modular[u]).sort()) : top;
+    return all / rows / k + (floor * (k - this.depth)) / k;
+  }
+
+  /** h of base classes, those that were there before included. */
+  value(/** @type {number[]} */ members) {
+    return this.top(members) - sum(Float64Array.from(members, (u) => this.modular[u]).sort());
   }
 
   /**
@@ -325,8 +323,7 @@ class Chooser {
       }
       if (bound[best] <= threshold) break;
       left.splice(at, 1);
-      if (room && !room.fits(best)) continue;
-      if (room) room.add(best);
+      if (room && !room.take(best)) continue;
       picks.push(best);
       this.insert(state, best);
       kth = valuesAt(state, state.depth - 1);
@@ -379,10 +376,7 @@ class Chooser {
       kth = value;
     }
     for (const u of left()) {
-      if (picks.length === count) break;
-      if (room && !room.fits(u)) continue;
-      if (room) room.add(u);
-      picks.push(u);
+      if (picks.length < count && (!room || room.take(u))) picks.push(u);
     }
     return picks;
   }
@@ -450,7 +444,7 @@ class Chooser {
   }
 
   /**
-   * Exchange members that were not there before while one exchange raises h; says whether any did.
+   * Exchange members that were not there before while one exchange raises h.
    * @param {number[]} members changes
    */
   exchange(members) {
@@ -490,9 +484,8 @@ class Chooser {
     };
     const kth = valuesAt(state, k - 1);
     const largest = outside.reduce((most, u) => Math.max(most, this.excess(u, kth) / scale), 1e-300);
-    const tolerance = TOLERANCE * Math.max(largest, Math.abs(this.value(members, false)));
+    const tolerance = TOLERANCE * Math.max(largest, Math.abs(this.top(members)));
     let lost = this.losses(state, members);
-    let swaps = 0;
     for (let idle = 0, visits = 0; idle < outside.length && visits < PASSES * outside.length; visits++) {
       const at = visits % outside.length;
       const u = outside[at];
@@ -514,10 +507,8 @@ class Chooser {
       this.remove(state, v, members);
       lost = this.losses(state, members);
       room = new Remaining(this.problem, limits, [], members.slice(selected.length));
-      swaps++;
       idle = 0;
     }
-    return swaps > 0;
   }
 
   /**
@@ -574,15 +565,24 @@ class Chooser {
         if (value(other) > value(chosen)) chosen = other;
       }
       chosen = this.inOrder(chosen);
-    } else {
-      chosen = this.extend(selected, available, limits.m);
-      if (!chosen.length || chosen.length === available.length) return chosen;
-    }
+    } else chosen = this.extend(selected, available, limits.m);
     let members = [...selected, ...chosen];
     if (budget) members = this.addDropExchange(members);
-    else if (!this.exchange(members)) return chosen;
+    else this.exchange(members);
     const better = members.slice(selected.length);
     return value(better) > value(chosen) ? this.inOrder(better) : chosen;
+  }
+
+  /** Whether a choice keeps to the limits. */
+  allows(/** @type {number[]} */ chosen) {
+    const { m, budget, exclude, include } = this.limits;
+    const room = new Remaining(this.problem, this.limits, [], chosen);
+    return (
+      (budget === undefined ? chosen.length === m : chosen.length <= m && room.affords(room.spent, [], [])) &&
+      include.every((u) => chosen.includes(u)) &&
+      !exclude.some((u) => chosen.includes(u)) &&
+      room.counts.every((count, g) => room.least[g] <= count && count <= room.most[g])
+    );
   }
 
   /** Why no choice can keep to the limits, in words; empty if one can. */

@@ -49,20 +49,19 @@
   const limits = { ...first, exclude: new Set(first.exclude), include: new Set(first.include) };
   const labels = [...new Set((data.groups || []).filter((label) => label !== null))];
   const group = Int32Array.from(data.groups || [], (label) => (label === null ? labels.length : labels.indexOf(label)));
+  const already = labels.map((_, g) => problem.selected.filter((u) => group[u] === g).length);
   /** A limit of groups as one number for each; the last one is for classes without a group. */
   const perGroup = (given, otherwise) => {
     const one = (label) => (given !== null && typeof given === "object" ? given[label] : given) ?? otherwise;
-    const there = labels.map((_, g) => problem.selected.filter((u) => group[u] === g).length);
-    return [...labels.map((label, g) => Math.max(one(label) - there[g], 0)), otherwise];
+    return [...labels.map((label, g) => Math.max(one(label) - already[g], 0)), otherwise];
   };
+  const ofGroups = ({ at_most, at_least }) => ({ most: perGroup(at_most, Infinity), least: perGroup(at_least, 0) });
   const forChooser = () => ({
     m: limits.m,
     exclude: [...limits.exclude],
     include: [...limits.include],
     ...(limits.budget === null ? {} : { budget: limits.budget }),
-    ...(limits.at_most === null && limits.at_least === null
-      ? {}
-      : { group, most: perGroup(limits.at_most, Number.MAX_SAFE_INTEGER), least: perGroup(limits.at_least, 0) }),
+    ...(limits.at_most === null && limits.at_least === null ? {} : { group, ...ofGroups(limits) }),
   });
 
   /** A choice with its reasons: novel classes served, gains, neighbours of every novel class. */
@@ -92,7 +91,6 @@
       nearest,
       gainOf: (u) => gains.get(u) ?? chooser.gain(u, kth),
       value: chooser.value([...problem.selected, ...indices]),
-      spent: problem.cost ? indices.reduce((sum, u) => sum + problem.cost[u], 0) : indices.length,
     };
   };
 
@@ -110,33 +108,22 @@
   let order = { key: "rank", up: true };
 
   const within = (one, all) => [...one].every((u) => all.has(u));
-  /** Whether limits of groups ask for no less than before: at most as many, or at least as many. */
-  const tighter = (now_, then_, otherwise, sign) => {
-    const then = perGroup(then_, otherwise);
-    return perGroup(now_, otherwise).every((count, g) => sign * count <= sign * then[g]);
-  };
-  /** Whether the original choice keeps to the limits of now. */
-  const originalFits = () =>
-    (limits.budget === null ? limits.m === original.indices.length : limits.m >= original.indices.length) &&
-    (limits.budget === null || original.spent <= limits.budget * (1 + 1e-12)) &&
-    original.indices.every((u) => !limits.exclude.has(u)) &&
-    [...limits.include].every((u) => original.indices.includes(u)) &&
-    labels.every((_, g) => {
-      const count = original.indices.filter((u) => group[u] === g).length;
-      const [most, least] = [perGroup(limits.at_most, Infinity)[g], perGroup(limits.at_least, 0)[g]];
-      return least <= count && count <= most;
-    });
   /** Whether no choice under the limits of now can exceed the bound that was proven. */
-  const boundHolds = () =>
-    data.bound !== null &&
-    within(first.exclude, limits.exclude) &&
-    within(first.include, limits.include) &&
-    tighter(limits.at_most, first.at_most, Infinity, 1) &&
-    tighter(limits.at_least, first.at_least, 0, -1) &&
-    (first.budget === null
-      ? limits.budget === null || (!problem.lam && !problem.mu)
-      : limits.budget !== null && limits.budget <= first.budget) &&
-    (limits.m === first.m || (limits.m < first.m && !problem.lam && !problem.mu));
+  const boundHolds = () => {
+    const monotone = !problem.lam && !problem.mu;
+    const [ours, then] = [ofGroups(limits), ofGroups(first)];
+    return (
+      data.bound !== null &&
+      within(first.exclude, limits.exclude) &&
+      within(first.include, limits.include) &&
+      ours.most.every((most, g) => most <= then.most[g]) &&
+      ours.least.every((least, g) => least >= then.least[g]) &&
+      (first.budget === null
+        ? limits.budget === null || monotone
+        : limits.budget !== null && limits.budget <= first.budget) &&
+      (limits.m === first.m || (limits.m < first.m && monotone))
+    );
+  };
   const asText = ({ exclude, include, ...rest }) => JSON.stringify([rest, ...[exclude, include].map((one) => [...one].sort())]);
   const changed = () => asText(limits) !== asText(first);
 
@@ -166,6 +153,7 @@
 
   const figure = (value) => (value < 0 ? `−${(-value).toFixed(5)}` : value.toFixed(5));
   const price = (value) => String(Number(value.toPrecision(6)));
+  const costOf = (indices) => indices.reduce((sum, u) => sum + problem.cost[u], 0);
   const some = (names, count) =>
     names.slice(0, count).join(", ") + (names.length > count ? ` and ${names.length - count} more` : "");
 
@@ -205,21 +193,21 @@
   const listed = () => {
     const wanted = search.value.trim().toLowerCase();
     const chosen = new Set(now.indices);
-    const others = () => data.names.map((_, u) => u).filter((u) => !chosen.has(u) && !there.has(u));
+    const matches = (u) => `${data.names[u]} ${data.groups?.[u] ?? ""}`.toLowerCase().includes(wanted);
     const limited = (u) => limits.exclude.has(u) || limits.include.has(u);
     let found = now.indices;
-    if (wanted || view.value === "all") found = [...now.indices, ...others()];
-    else if (view.value === "limited") found = [...now.indices, ...others()].filter(limited);
-    if (wanted) {
-      const matches = (u) => `${data.names[u]} ${data.groups ? data.groups[u] : ""}`.toLowerCase().includes(wanted);
-      found = found.filter(matches);
+    if (wanted || view.value !== "chosen") {
+      const others = data.names.map((_, u) => u).filter((u) => !chosen.has(u) && !there.has(u));
+      found = [...now.indices, ...others];
     }
+    if (wanted) found = found.filter(matches);
+    else if (view.value === "limited") found = found.filter(limited);
     const keys = {
       rank: (u) => (chosen.has(u) ? now.indices.indexOf(u) : candidates + u),
       name: (u) => data.names[u],
       gain: (u) => (chosen.has(u) ? now.gainOf(u) : -Infinity),
       serves: (u) => (now.serves.get(u) || []).length,
-      cost: (u) => (problem.cost ? problem.cost[u] : 0),
+      cost: (u) => problem.cost[u],
     };
     const key = new Map(found.map((u) => [u, keys[order.key](u)]));
     const compare = (a, b) => {
@@ -255,7 +243,7 @@
     const points = [
       ["now", value, same ? "this choice" : "now"],
       ["then", same ? null : data.value, "before your changes"],
-      ["bound", data.bound, holds ? "proven upper bound" : "bound of the original limits"],
+      holds ? ["bound", data.bound, "proven upper bound"] : ["bound old", data.bound, "bound of the original limits"],
       ...data.controls.map(({ kind, value: at, words }) => [kind, at, words + (changed() && kind !== "pool" ? ", under the original limits" : "")]),
     ].filter(([, at]) => at !== null);
     const marked = points.filter(([kind]) => kind !== "pool"); // more classes: far from the others
@@ -263,7 +251,7 @@
     const [low, high] = [Math.min(...all), Math.max(...all)];
     $("track").replaceChildren(
       ...marked.map(([kind, at]) => {
-        const mark = make("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`);
+        const mark = make("span", "", `at ${kind}`);
         mark.style.left = `${high > low ? (100 * (at - low)) / (high - low) : 50}%`;
         return mark;
       }),
@@ -271,7 +259,7 @@
     $("track-key").replaceChildren(
       ...points.map(([kind, at, words]) => {
         const item = make("li", "");
-        item.append(make("span", "", `at ${kind}${kind === "bound" && !holds ? " old" : ""}`), make("b", at.toFixed(6)), make("span", words));
+        item.append(make("span", "", `at ${kind}`), make("b", at.toFixed(6)), make("span", words));
         return item;
       }),
     );
@@ -289,7 +277,7 @@
       const way = data.gap === 0 ? 1 : (value - random) / (data.bound - random);
       says.push(`${share(way)} of the way from random sets to the bound.`);
     }
-    if (problem.cost) says.push(`It costs ${price(now.spent)}${limits.budget === null ? "" : ` of ${price(limits.budget)}`}.`);
+    if (problem.cost) says.push(`It costs ${price(costOf(now.indices))}${limits.budget === null ? "" : ` of ${price(limits.budget)}`}.`);
     $("verdict").textContent = fault ? `${fault} The choice below is the one before.` : says.join(" ");
     $("verdict").classList.toggle("fault", Boolean(fault));
   };
@@ -355,7 +343,7 @@
     if (!fault) now = original;
     if (!fault && changed()) {
       const found = explained(chooser, chooser.choose());
-      if (!originalFits() || found.value > original.value) now = found;
+      if (!chooser.allows(original.indices) || found.value > original.value) now = found;
     }
     render(focus);
   };
