@@ -29,10 +29,7 @@ def report(task: str, done: int, total: int) -> None:
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
     """Send reports made inside the block to `listener`; None leaves things as they are."""
-    if listener is None:
-        yield
-        return
-    token = _listener.set(listener)
+    token = _listener.set(_listener.get() if listener is None else listener)
     try:
         yield
     finally:
