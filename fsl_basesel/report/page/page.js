@@ -79,10 +79,9 @@ if (map) map.prepend(lines);
 
 /** Connect a class on the map with its nearest base classes, or with those it serves. */
 const connect = (mark) => {
-  const { i, n } = mark ? mark.dataset : { i: "", n: "" };
-  const near = new Set((n || "").split(" "));
-  const ends = !mark ? [] : [...map.querySelectorAll(".mark")].filter(
-    (other) => near.has(other.dataset.i) || (other.dataset.n || "").split(" ").includes(i));
+  const neighbours = (one) => (one.dataset.n || "").split(" ");
+  const ends = [...map.querySelectorAll(".mark")].filter(
+    (other) => neighbours(mark).includes(other.dataset.i) || neighbours(other).includes(mark.dataset.i));
   const at = (one) => `${one.getAttribute("x")} ${one.getAttribute("y")}`;
   lines.setAttribute("d", ends.map((end) => `M${at(mark)}L${at(end)}`).join(""));
 };
@@ -96,7 +95,7 @@ for (const chart of document.querySelectorAll("svg")) {
     if (lit) lit.classList.remove("lit");
     lit = null;
     tip.hidden = true;
-    if (chart === map) connect(null);
+    lines.removeAttribute("d");
   };
   chart.addEventListener("pointermove", (event) => {
     let best = NEAR;
