@@ -90,10 +90,10 @@ const NEAR = 24; // pixels from the pointer to a mark
 for (const chart of document.querySelectorAll("svg")) {
   const marks = [...chart.querySelectorAll(".mark")];
   if (!marks.length) continue;
-  let lit = null;
+  let near = null;
   const leave = () => {
-    if (lit) lit.classList.remove("lit");
-    lit = null;
+    near?.classList.remove("near");
+    near = null;
     tip.hidden = true;
     lines.removeAttribute("d");
   };
@@ -107,11 +107,13 @@ for (const chart of document.querySelectorAll("svg")) {
       const distance = Math.hypot(across, down);
       if (distance < best || (distance === best && nearest)) [best, nearest] = [distance, mark];
     }
-    if (nearest !== lit) leave();
+    if (nearest !== near) {
+      leave();
+      if (nearest && chart === map) connect(nearest);
+      near = nearest;
+    }
     if (!nearest) return;
-    if (nearest !== lit && !chart.classList.contains("faded")) nearest.classList.add("lit");
-    if (nearest !== lit && chart === map) connect(nearest);
-    lit = nearest;
+    nearest.classList.add("near");
     showTip(titles.get(nearest), nearest.dataset.p, event);
   });
   chart.addEventListener("pointerleave", leave);

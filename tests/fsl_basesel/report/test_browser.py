@@ -123,6 +123,10 @@ def test_classes_can_be_found_and_tables_sorted(show: Show, page: Path) -> None:
     shown = show(page)
     shown.locator("#map-tools input").fill("chosen in stage 3")
     assert shown.locator("#map .lit").count() == 4
+    shown.locator("#map .lit").first.hover()  # what was found stays so when the pointer leaves
+    assert shown.locator("#map .lit.near").count() == 1
+    shown.locator("h1").hover()
+    assert (shown.locator("#map .lit").count(), shown.locator("#map .near").count()) == (4, 0)
     shown.locator("table.methods th button").nth(2).click()
     assert shown.locator("table.methods tbody tr td").first.text_content() == "<b>auto"
 
