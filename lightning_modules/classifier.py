@@ -165,8 +165,7 @@ class BaseClassifier(Module):
         """Epochs the present stage lasts; a selection callback sets it."""
         self._rebuild: Callable[[int], nn.Module] | None = None
         if isinstance(backbone, str):
-            name = backbone
-            self._rebuild = lambda seed: build_backbone(name, in_channels, stem, seed)
+            self._rebuild = partial(build_backbone, backbone, in_channels, stem)
             self.backbone = self._rebuild(seed)
         else:
             self.backbone = backbone

@@ -203,7 +203,6 @@ def settings_of(asked: argparse.Namespace) -> Settings:
         settings = found.settings_for(asked, gpu=torch.cuda.is_available())
     for path in asked.config or ():
         settings = merged(settings, read(path))
-    settings["model"].setdefault("class_path", found.MODEL)
     found.put_flags(settings, asked)
     return settings
 

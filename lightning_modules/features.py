@@ -198,7 +198,7 @@ def _batches(
     **workers: Any,
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Features a batch at a time, with the settings of the run."""
-    settings = workers | {"batch_size": batch_size, "module": module, "title": title}
+    settings = workers | {"batch_size": batch_size, "title": title}
     if trainer is not None:
         settings |= {
             "precision": trainer.precision_plugin.forward_context,

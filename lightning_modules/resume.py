@@ -302,13 +302,11 @@ def require_same(
         fsl_basesel.errors.InputError: Expected a checkpoint of this run but it is of another one:
         seed was 0 and is now 1. Resume ...
     """
-    names = [*here, *(name for name in saved if name not in here)]
-    values = {name: (saved.get(name, "not there"), here.get(name, "not there")) for name in names}
-    differing = [
-        f"{_SHOWN.get(name, name)} was {before!r} and is now {now!r}"
-        for name, (before, now) in values.items()
-        if before != now and not (name in newer and name not in saved)
-    ]
+    differing = []
+    for name in {**here, **saved}:
+        before, now = saved.get(name, "not there"), here.get(name, "not there")
+        if before != now and (name in saved or name not in newer):
+            differing.append(f"{_SHOWN.get(name, name)} was {before!r} and is now {now!r}")
     if differing:
         raise InputError(
             f"Expected a checkpoint of this run but it is of another one: {'; '.join(differing)}. "

@@ -110,9 +110,10 @@ class ColdStartSelection(SelectionCallback):
         needed = not self.warm_start and len(self.schedule) > 1
         untrained = trainer.global_step == 0 and trainer.current_epoch == 0
         if needed and untrained:
-            known = self._fresh_state(pl_module, 0) is not None
-            state = recursive_detach(dict(pl_module.state_dict()), to_cpu=True)
-            self._initial = None if known else copy.deepcopy(state)
+            self._initial = None
+            if self._fresh_state(pl_module, 0) is None:
+                state = recursive_detach(dict(pl_module.state_dict()), to_cpu=True)
+                self._initial = copy.deepcopy(state)
 
     def _fresh_state(self, pl_module: pl.LightningModule, stage: int) -> dict[str, Tensor] | None:
         build = getattr(pl_module, "fresh_state", None)
@@ -140,10 +141,6 @@ class ColdStartSelection(SelectionCallback):
         """Settings, place, classes and records, and first weights where they are needed."""
         return super().state_dict() | {"initial": self._initial}
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Restore a run from its checkpoint; refuse the checkpoint of another run."""
-        super().on_load_checkpoint(trainer, pl_module, checkpoint)
-        state = checkpoint.get("callbacks", {}).get(self.state_key, {})
-        self._initial = state.get("initial")
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the first weights; `on_load_checkpoint` has done the rest."""
+        self._initial = state_dict.get("initial")

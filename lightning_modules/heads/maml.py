@@ -95,13 +95,11 @@ class MAML(EpisodicHead):
     def learn(self, episode: Episode) -> Tensor:
         """Logits after adaptation, differentiable down to the weights the adaptation starts at."""
         clone = self.learner.clone()
-        support, query = self._inputs(episode)
+        support, query = episode.support, episode.query
+        if self.backbone is not None:  # they share a batch, as in learn2learn's training
+            support, query = self._embedded_together(episode)
         self._adapt(clone, support, episode.support_labels, episode.ways, self.steps)
         return clone(query)[:, : episode.ways]
-
-    def _inputs(self, episode: Episode) -> list[Tensor]:
-        """Support and queries as the adapting network takes them."""
-        return [episode.support, episode.query]
 
     def scores(self, support: Tensor, labels: Tensor, query: Tensor, ways: int) -> Tensor:
         """Logits after adaptation, `[..., Q, ways]`, of images if the backbone adapts."""
@@ -146,7 +144,3 @@ class ANIL(MAML):
     ) -> torch.nn.Module:
         self.backbone = backbone
         return classifier
-
-    def _inputs(self, episode: Episode) -> list[Tensor]:
-        """Features; support and queries share a batch, as in learn2learn's training."""
-        return self._embedded_together(episode)
