@@ -417,9 +417,7 @@ class BaseClassDataModule(DataModule):
     def train_dataloader(self) -> EpochLoader:
         """Batches of the chosen classes; the same loader while classes and settings stay."""
         self._choose()
-        # To overfit some batches is to see the same ones in every epoch.
-        overfit = getattr(self.trainer, "overfit_batches", 0) > 0
-        loader = self._cached_loader("train", _first_epoch if overfit else self._epoch)
+        loader = self._cached_loader("train")
         if self._resume is not None:
             loader.load_state_dict(self._resume)
             self._resume = None
@@ -430,7 +428,7 @@ class BaseClassDataModule(DataModule):
         if self.val_per_class == 0:
             return []
         self._choose()
-        return self._cached_loader("val", _first_epoch)
+        return self._cached_loader("val")
 
     def test_dataloader(self) -> Any:
         """One batch, the novel task, on which `BaseClassifier.test_step` judges the model.
@@ -439,27 +437,27 @@ class BaseClassDataModule(DataModule):
         """
         return frozenset([self.task])
 
-    def _cached_loader(self, part: str, epoch: Callable[[], int]) -> EpochLoader:
+    def _cached_loader(self, part: str) -> EpochLoader:
         """The loader there is, or a new one if the classes or the settings have changed."""
         settings = self._loader_settings(part)
-        key = (self.class_numbers, self.val_per_class, self.max_images, epoch, *settings.items())
+        key = (self.class_numbers, self.val_per_class, self.max_images, *settings.items())
         if part not in self._loaders or self._loaders[part][0] != key:
             self._close(part)
             images = self.training_images() if part == "train" else self.validation_images()
-            self._loaders[part] = (key, self._make_loader(images, epoch=epoch, **settings))
+            self._loaders[part] = (key, self._make_loader(images, **settings))
         return self._loaders[part][1]
 
     def _loader_settings(self, part: str) -> dict[str, Any]:
-        """What a loader of this part ("train" or "val") is made with, images and epoch aside."""
-        training = part == "train"
+        """What a loader of this part ("train" or "val") is made with, images aside."""
         rank, world = self._rank_and_world()
-        return {
-            "batch_size": self.batch_size if training else self.eval_batch_size,
-            "rank": rank,
-            "world": world,
-            "augment": self.augment if training else None,
-            "shuffle": training,
-            "min_images": self.min_epoch_images if training else 0,
+        shared: dict[str, Any] = {"rank": rank, "world": world}
+        if part != "train":
+            return shared | {"batch_size": self.eval_batch_size, "shuffle": False}
+        return shared | {
+            "batch_size": self.batch_size,
+            "epoch": self._epoch,
+            "augment": self.augment,
+            "min_images": self.min_epoch_images,
         }
 
     def _make_loader(self, images: ImageSet, **settings: Any) -> EpochLoader:
@@ -477,7 +475,10 @@ class BaseClassDataModule(DataModule):
             )
 
     def _epoch(self) -> int:
-        return 0 if self.trainer is None else self.trainer.current_epoch
+        # To overfit some batches is to see the same ones in every epoch.
+        if self.trainer is None or self.trainer.overfit_batches > 0:  # type: ignore[attr-defined]
+            return 0
+        return self.trainer.current_epoch
 
     def _rank_and_world(self) -> tuple[int, int]:
         if self.trainer is None:
@@ -554,7 +555,3 @@ class BaseClassDataModule(DataModule):
         for part in parts or tuple(self._loaders):
             if part in self._loaders:
                 self._loaders.pop(part)[1].close()
-
-
-def _first_epoch() -> int:
-    return 0

@@ -351,7 +351,8 @@ class SelectedTasks(BaseClassDataModule):
     def _loader_settings(self, part: str) -> dict[str, Any]:
         task = {name: getattr(self, name) for name in ("ways", "shots", "queries", "tasks")}
         shared = super()._loader_settings(part)
-        return task | {name: shared[name] for name in ("rank", "world", "augment")}
+        del shared["batch_size"]  # it follows from the others
+        return task | shared
 
     def _make_loader(self, images: ImageSet, **settings: Any) -> EpochLoader:
         return TaskLoader(images, seed=self.seed, **settings, **self.workers)
