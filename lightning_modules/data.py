@@ -521,8 +521,8 @@ class BaseClassDataModule(DataModule):
             return  # another pool may be evaluated with the weights of a checkpoint
         self.clear_classes()
         self.add_classes(state_dict["classes"])
-        self._resume = state_dict["position"] if fitting else None
         if fitting:
+            self._resume = state_dict["position"]
             self._check_processes(state_dict.get("processes"))
 
     def _check_processes(self, before: int | None) -> None:

@@ -196,23 +196,18 @@ def _drawing(steps: Sequence[Any], owner: Any, classes: list[Label]) -> list[Any
             allowed &= set(first.labels)
     # The positions in a task are those of the transforms' data set, whatever the taskset's is.
     dataset = next((step.dataset for step in steps if hasattr(step, "dataset")), owner)
-    ways, shots, replacement, used = 0, 0, False, 0
-    if rest and isinstance(rest[0], kinds.CythonFusedNWaysKShots):
-        fused = rest[0]
-        ways, shots, replacement, used = fused.n, fused.k, fused.replacement, 1
-        allowed &= set(fused.filter_labels)
-    elif (
-        len(rest) > 1
-        and isinstance(rest[0], kinds.CythonNWays)
-        and isinstance(rest[1], kinds.CythonKShots)
-    ):
-        ways, shots, replacement, used = rest[0].n, rest[1].k, rest[1].replacement, 2
+    match rest:
+        case [kinds.CythonFusedNWaysKShots() as fused, *after]:
+            ways, shots, replacement = fused.n, fused.k, fused.replacement
+            allowed &= set(fused.filter_labels)
+        case [kinds.CythonNWays() as some, kinds.CythonKShots() as each, *after]:
+            ways, shots, replacement = some.n, each.k, each.replacement
+        case _:  # custom transforms draw the tasks: they see the selected classes only
+            _require_drawable(dataset, classes, allowed, 0, 0)
+            return [kinds.FilterLabels(dataset, classes), *loading, *rest]
     _require_drawable(dataset, classes, allowed, ways, 1 if replacement else shots)
-    if used:
-        draw = kinds.FusedNWaysKShots(dataset, ways, shots, replacement, classes)
-        return [draw, *loading, *rest[used:]]
-    # Custom transforms draw the tasks: they see the selected classes only.
-    return [kinds.FilterLabels(dataset, classes), *loading, *rest]
+    draw = kinds.FusedNWaysKShots(dataset, ways, shots, replacement, classes)
+    return [draw, *loading, *after]
 
 
 def _require_drawable(
