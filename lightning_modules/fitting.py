@@ -84,13 +84,13 @@ class FirstBatch(pl.Callback):
 def announce(command: FitCLI, began: float, control: bool) -> None:
     """Say what will be done and about how long it will take, and later when it has begun."""
     stages, data = stages_of(command), command.datamodule
-    plan = ", ".join(f"{count(c, 'class')} x {count(e, 'epoch')}" for c, e in stages)
-    text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
-    if stages and type(data.pool) is ClassPool:  # people label the classes of others: no telling
-        choosing, *training = _estimate(command, stages)
-        whole = choosing + sum(training) + training[-1] * control
-        text += f"; about {in_words(whole)} without what was done before"
     if stages and command.trainer.is_global_zero:
+        plan = ", ".join(f"{count(c, 'class')} x {count(e, 'epoch')}" for c, e in stages)
+        text = f"{len(data.pool)} candidates in {command.folder}: {plan}"
+        if type(data.pool) is ClassPool:  # people label the classes of others: no telling
+            choosing, *training = _estimate(command, stages)
+            whole = choosing + sum(training) + training[-1] * control
+            text += f"; about {in_words(whole)} without what was done before"
         say(text)
     command.trainer.callbacks.append(FirstBatch(began))  # type: ignore[attr-defined]
 
@@ -128,7 +128,7 @@ def _estimate(command: FitCLI, stages: Sequence[tuple[int, int]]) -> list[float]
     reading = _seconds(lambda: images.batch(few)) / len(few)
     reading /= max(1, data.workers["num_workers"])
     choosing = max(1, len(stages) - 1) * len(images) * (reading + learning / 3)
-    by = getattr(selection, "extractor", None)
+    by = selection.extractor
     if isinstance(by, str) and not by.endswith(".ckpt"):  # it looks once, at pictures of its size
         job = EmbeddingJob(data.pool, load_backbone(by), per_class=data.pool.preview, device=device)
         choosing = job.estimate().seconds
