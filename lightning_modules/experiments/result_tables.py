@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import yaml
 
 from fsl_basesel.report.paired import Line, estimate, points, summarise
 from lightning_modules.experiments.plan import FOLDER, Experiment, TableRow, digest, is_blind
 from lightning_modules.experiments.store import ResultStore
+from lightning_modules.settings import read
 
 COLUMNS = (
     "experiment", "domain", "setting", "method", "label", "similarity", "k", "lam", "m", "seed",
@@ -94,7 +94,7 @@ def certified_against_paper(results: Sequence[dict[str, Any]]) -> list[str]:
 
 def paper_numbers() -> dict[str, Any]:
     """Accuracies of the paper: by table, head, label and `m/shots`, the mean and its interval."""
-    return yaml.safe_load((FOLDER / "paper.yml").read_text(encoding="utf-8"))
+    return read(FOLDER / "paper.yml")
 
 
 def markdown(experiment: Experiment, results: Sequence[dict[str, Any]]) -> str:

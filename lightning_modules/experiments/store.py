@@ -79,14 +79,12 @@ class ResultStore:
         """Work on `key` alone, freed at any death; False if another does and we do not `wait`."""
         lock = FileLock(self.folder / "locks" / f"{key}.lock", timeout=-1 if wait else 0)
         try:
-            lock.acquire()
+            held = lock.acquire()
         except Timeout:
             yield False
             return
-        try:
+        with held:
             yield True
-        finally:
-            lock.release()
 
 
 def _rows_in(path: str | Path) -> dict[str, dict[str, Any]]:
