@@ -345,9 +345,9 @@ class SelectedTasks(BaseClassDataModule):
 
     def _loader_settings(self, part: str) -> dict[str, Any]:
         task = {name: getattr(self, name) for name in ("ways", "shots", "queries", "tasks")}
+        used = ("rank", "world", "epoch", "augment")  # size and order of a batch follow from `task`
         shared = super()._loader_settings(part)
-        del shared["batch_size"]  # it follows from the others
-        return task | shared
+        return task | {name: shared[name] for name in used if name in shared}
 
     def _make_loader(self, images: ImageSet, **settings: Any) -> EpochLoader:
         return TaskLoader(images, seed=self.seed, **settings, **self.workers)
